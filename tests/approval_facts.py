@@ -10,7 +10,6 @@ from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import ApprovalAsked, ApprovalOpened, StoredCall, ToolGranted
 from bubbot.features.approvals.service import ApprovalService, asked_key, opened_key
 from bubbot.features.approvals.settings import ApprovalSettings
-from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
@@ -81,7 +80,7 @@ class ServiceBench:
             verdict=verdict, scopes=scopes, expires=self.service.expires,
         )  # fmt: skip
         await self.open_tape("chat").append([make_asked(id=number).to_entry(key=asked_key(number))])
-        await self.open_tape(APPROVALS_TAPE).append([opened.to_entry(key=opened_key(number))])
+        await self.open_tape("bubbot/access").append([opened.to_entry(key=opened_key(number))])
         return number
 
     async def answer(self, decider: Decider, number: str = "AAAAA", **options: Any) -> str | None:
@@ -94,4 +93,4 @@ class ServiceBench:
 
     async def names(self) -> list[str | None]:
         """The names of the facts on the access tape."""
-        return [entry.name for entry in (await self._store.fetch([TapeQuery(APPROVALS_TAPE)]))[0]]
+        return [entry.name for entry in (await self._store.fetch([TapeQuery("bubbot/access")]))[0]]

@@ -15,7 +15,7 @@ from bubbot.arguments.fields import Args
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import OWN_WORDS, Inbound, Sender
+from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.turn import Turn, TurnResult
 from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
@@ -114,7 +114,7 @@ class ApprovalBench:
         text: str,
         *,
         session: str = "default",
-        provenance: str = OWN_WORDS,
+        provenance: str = "own",
         language: str = "",
         direct: bool = True,
     ) -> TurnResult:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bubbot.features.attachments.intake import AttachmentIntake, ReadPdf
+from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.ports.channel import Attachment
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.texts import Texts
@@ -28,9 +28,7 @@ def execute(path: Path, sql: str, *values: str) -> list[Any]:
         return conn.execute(sql, values).fetchall()
 
 
-def options(
-    transcriber: Any = None, *, read_pdf: ReadPdf | None = None, texts: Texts | None = None, **limits: Any
-) -> Options:
+def options(transcriber: Any = None, *, read_pdf: Any = None, texts: Texts | None = None, **limits: Any) -> Options:
     intake = AttachmentIntake(transcriber=transcriber, read_pdf=read_pdf, texts=texts, sleep=no_wait, **limits)
     return Options(intake=intake)
 

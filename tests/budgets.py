@@ -9,11 +9,11 @@ from typing import Any
 from msgspec import UNSET
 
 from bubbot.feature import Feature
-from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit
+from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
-from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject, CallReserved, CallSettled
+from bubbot.ports.usage import BudgetSubject, CallReserved, CallSettled
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.projection import read_combined_projection
 from bubbot.tape.query import TapeQuery
@@ -56,7 +56,7 @@ def _named(payer: BudgetSubject) -> dict[str, Any]:
 
 def budget_tape(store: TapeStore, clock: SteppingClock | None = None) -> TapeService:
     """The tape of budgets."""
-    return TapeService(store, BUDGET_TAPE, now=clock or SteppingClock(), new_id=CountingIds())
+    return TapeService(store, "bubbot/budget", now=clock or SteppingClock(), new_id=CountingIds())
 
 
 async def opened(
@@ -66,7 +66,7 @@ async def opened(
     clock: SteppingClock | None = None,
     life: str = "call",
     zone: tzinfo = UTC,
-    tell: NotifyOwner | None = None,
+    tell: Any = None,
 ) -> Budget:
     """A budget that has read its books. `life` goes into the ids of calls: two are two processes."""
     now = clock or SteppingClock()
@@ -101,7 +101,7 @@ async def whole(store: TapeStore) -> tuple[TapeEntry, ...]:
 
 async def pages_of(store: TapeStore) -> list[tuple[TapeEntry, ...]]:
     """What is on the tape, and on each of its shards."""
-    return await store.fetch([TapeQuery(name) for name in budget_tape(store).shards_of(BUDGET_TAPE)])
+    return await store.fetch([TapeQuery(name) for name in budget_tape(store).shards_of("bubbot/budget")])
 
 
 async def read_books(store: TapeStore) -> BudgetState:

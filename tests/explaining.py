@@ -10,12 +10,12 @@ from random import Random
 from typing import Any
 
 from bubbot.errors import AccessError
-from bubbot.features.explain.feature import EXPLAIN_PROMPT, explain_feature
+from bubbot.features.explain.feature import explain_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.ports.turn import Turn
 from bubbot.tape import entry as make
-from bubbot.tape.anchor import SESSION_START, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.discard import DiscardingStore
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle
@@ -25,6 +25,8 @@ from tests.injections import INJECTIONS
 from tests.strategy_tools import make_reading_tools
 from tests.turns import HOME, Bench, Options, running
 
+EXPLAINING = "You answer one question about what happened in a chat"
+"""The words with which a question about the record begins."""
 OTHER = "test:other"
 """The chat of somebody else, which nobody granted."""
 GRANTED = "test:granted"
@@ -202,7 +204,7 @@ class ExplainingModel(ScriptedModel):
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
-        if EXPLAIN_PROMPT not in request.system:
+        if EXPLAINING not in request.system:
             async for event in super().stream(request):
                 yield event
             return
@@ -238,7 +240,7 @@ def _json(arguments: Mapping[str, Any]) -> str:
 async def write_history(bench: Bench, random: Random, size: int) -> Known:
     """Write a history onto the tape of the chat, and private words onto that of another one."""
     known = Known()
-    entries: list[TapeEntry] = [anchor(SESSION_START, {"owner": "human"}, meta={"session": HOME})]
+    entries: list[TapeEntry] = [anchor("session/start", {"owner": "human"}, meta={"session": HOME})]
     injections = list(INJECTIONS.values())
     for number in range(size):
         if number % 4 == 3:
@@ -249,14 +251,14 @@ async def write_history(bench: Bench, random: Random, size: int) -> Known:
             known.facts.append(Fact(fact.template, fact.values, len(entries) + 1))
             entries.append(_said(fact.text, str(fact.values["who"]), "1"))
     await bench.tape(HOME).append(entries)
-    other = [anchor(SESSION_START, {"owner": "human"}, meta={"session": OTHER})]
+    other = [anchor("session/start", {"owner": "human"}, meta={"session": OTHER})]
     for number in range(size):
         fact = make_fact(random)
         known.secrets.append(f"zqsecret{number}x")
         known.private.append(len(other) + 1)
         other.append(_said(f"{known.secrets[-1]} {fact.text}", str(fact.values["who"]), "2"))
     await bench.tape(OTHER).append(other)
-    granted = [anchor(SESSION_START, {"owner": "human"}, meta={"session": GRANTED})]
+    granted = [anchor("session/start", {"owner": "human"}, meta={"session": GRANTED})]
     for _ in range(10):
         fact = make_fact(random)
         known.granted.append(Fact(fact.template, fact.values, len(granted) + 1))

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
-from bubbot.features.access.service import ACCESS_TAPE, AccessService
+from bubbot.features.access.service import AccessService
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.outbound import RetryPolicy
@@ -46,7 +46,7 @@ def admitting(store: TapeStore, **listed: Any) -> ChannelPolicy:
     """Rules with an admission; its settings are given."""
     kept: dict[str, Any] = {name: frozenset(ids) for name, ids in listed.items()}
     settings = AdmissionSettings(**kept)
-    tape = TapeService(store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds("access"))
+    tape = TapeService(store, "bubbot/access", now=SteppingClock(), new_id=CountingIds("access"))
     seeds = iter(range(1, 1000))
     access = AccessService(
         tape,

@@ -18,22 +18,20 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
 from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
-from bubbot.features.strategies.facts import CUT
 from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import recall_for
 from bubbot.middleware import CallNext
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
-from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.tape.anchor import MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
 from bubbot.tool import READS_WORLD, tool
@@ -276,7 +274,7 @@ def find_value(request: ModelRequest, subject: str) -> str:
     return ""
 
 
-def recalling(index: PassageIndex | None = None) -> list[Feature]:
+def recalling(index: Any = None) -> list[Feature]:
     """The part of the feature that recalls evidence, as the bot has it; by meaning, too, with an index."""
 
     async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
@@ -383,9 +381,9 @@ def _explain(report: TalkReport, model: RuleModel, entries: Sequence[TapeEntry])
     """Explain each break by what the tape says between the two steps. Steps with a purpose are no part of the talk."""
     number, last_day, reasons = 0, "", Counter[str]()
     for entry in entries:
-        if entry.name == CUT:
+        if entry.name == "context/cut":
             reasons["cut"] += 1
-        elif entry.name == MEMORY_SEAL:
+        elif entry.name == "memory/seal":
             reasons["memory"] += 1
         elif entry.opens_window:
             reasons["window"] += 1

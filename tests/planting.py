@@ -14,11 +14,13 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bubbot.app.settings import load
 from bubbot.home import Home
+from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ports.checks import Finding, HomeReader
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import SqliteStore, open_store
@@ -41,6 +43,17 @@ def found(findings: Iterable[Finding]) -> dict[str, Finding]:
     if (seen := _seen.get()) is not None:
         seen.update(one.id for one in made)
     return {one.id: one for one in made}
+
+
+def examine(home: Home, *areas: str, now: datetime = START, deep: bool = False, online: bool = False) -> list[Finding]:
+    """Run the doctor; return its findings of these areas, such as `home.` or `disk.local`, or all if none is named."""
+    findings = run_checks(home, None, now=now, deep=deep, online=online).findings
+    return [one for one in findings if one.id.startswith(areas or "")]
+
+
+def table(**values: object) -> str:
+    """Return the lines of a table of the configuration: what is written so as JSON is TOML, too."""
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
 
 
 def look(

@@ -10,7 +10,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from bubbot.features.shell.sandbox import LANDLOCK_PACKAGE, SEARCH_PATH
+MIN_ABI = 6
+LANDLOCK_PACKAGE = "landlockpy"
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 LANDLOCK_CREATE_RULESET, WITH_VERSION = 444, 1
 

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import UNSET, UnsetType, structs
 
-from bubbot.features.schedule.facts import BOT, SCHEDULE_TAPE, Actor, ChatRef, Job, JobOver, JobPaused
+from bubbot.features.schedule.facts import BOT, Actor, ChatRef, Job, JobOver, JobPaused
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobState, ScheduleState
@@ -148,7 +148,7 @@ class Timed:
 
     async def facts(self, *names: str) -> list[TapeEntry]:
         """The facts of schedules, of these names or all."""
-        found = (await self.bench.store.fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
+        found = (await self.bench.store.fetch([TapeQuery("bubbot/schedule")]))[0]
         return [one for one in found if not names or (one.name or "").partition("/")[2] in names]
 
     async def names(self) -> list[str]:

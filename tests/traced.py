@@ -12,7 +12,6 @@ from typing import Any
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.turns import build_session_deps
-from bubbot.features.otel.facts import OTEL_TAPE
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
@@ -65,7 +64,7 @@ async def reload(bot: Bot, settings: Settings) -> None:
 
 async def facts(bot: Bot) -> list[tuple[str, Mapping[str, Any]]]:
     """The facts of the export: names and data."""
-    (entries,) = await bot.store.fetch([TapeQuery(OTEL_TAPE)])
+    (entries,) = await bot.store.fetch([TapeQuery("bubbot/otel")])
     return [(str(entry.name), entry.payload["data"]) for entry in entries]
 
 

@@ -24,7 +24,6 @@ from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
-from bubbot.features.memory.scopes import FindsAccounts
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.search.feature import create as create_search
@@ -50,22 +49,19 @@ from bubbot.ports.channel import (
     Inbound,
     MessagePart,
     Outbound,
-    PreviewCallback,
+    Preview,
     Receipt,
     Receive,
     Role,
     Sender,
-    ignore_preview,
-    refuse_blob,
 )
 from bubbot.ports.health import HealthReport
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
-from bubbot.ports.store import no_wait_for_room
-from bubbot.ports.turn import Turn, TurnGate, TurnResult
+from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
-from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
@@ -86,7 +82,7 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.tool import Tool, Toolbox
 from tests.doubles import CountingIds, SteppingClock
-from tests.kernels import read_no_session, wait_for_nothing
+from tests.kernels import read_no_session
 from tests.strategy_tools import make_choice_tool
 
 WAIT = 10.0
@@ -158,7 +154,7 @@ class KeptChannel:
         self.files: dict[str, bytes | list[bytes | BaseException]] = {}
         self.fetched: list[str] = []
         self.received: dict[str, bytes] = {}
-        self.blob: Callable[[str], Awaitable[bytes]] = refuse_blob
+        self.blob: Callable[[str], Awaitable[bytes]]
 
     async def run(self, receive: Receive) -> None:
         """Receives nothing by itself."""
@@ -207,6 +203,15 @@ def no_other(name: str) -> Model:
     raise ConfigError(f"there is no model {name}")
 
 
+async def return_at_once(*_: object) -> None:
+    """For benches that wait for nothing."""
+
+
+async def report_nothing(*_: object, **_named: object) -> Sequence[str]:
+    """For benches without a report."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a bench is made with, where a test needs something else than usual. With `rules` it is a line as the daemon
@@ -221,11 +226,11 @@ class Options:
     at_once: int = 8
     waits: Sequence[float] = ()
     zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - never changes
-    show: PreviewCallback = ignore_preview
+    show: Callable[[str, Preview], None] | None = None
     load: Callable[[str], Model] = no_other
     texts: Texts = field(default_factory=Texts)
     intake: AttachmentIntake = field(default_factory=AttachmentIntake)
-    rates: TurnGate | None = None
+    rates: Any = None
     waiting: QueuePolicy = field(default_factory=QueuePolicy)
     max_file: int = 1_000_000
     rules: ChannelPolicy | None = None
@@ -233,10 +238,10 @@ class Options:
     report: HealthReport | None = None
     features: Sequence[Feature] = ()
     agents: AgentsSettings | None = None
-    has_room: Callable[[], Awaitable[None]] = no_wait_for_room
+    has_room: Callable[[], Awaitable[None]] = return_at_once
     topics: TopicSettings = field(default_factory=TopicSettings)
     read_session: ReadSession = read_no_session
-    accounts: FindsAccounts | None = None
+    accounts: Any = None
     memory: MemorySettings | None = None
     on_shared: Callable[[SharedZones], None] = lambda _: None
     lessons: ModelLessons = field(default_factory=lambda: no_lessons())  # noqa: PLW0108 - defined below
@@ -262,6 +267,7 @@ class Bench:
     service: Callable[[str], TapeService]
     new_id: CountingIds
     lessons: ModelLessons
+    activity: ActivityTracker
 
     def inbound(
         self, text: str, *, chat: str = "home", sender: str = "1", external_id: str | None = None, **fields: Any
@@ -310,11 +316,8 @@ class Bench:
     async def kill(self) -> None:
         """Cancels every session from outside, as the end of the process does."""
         self.line.cancel()
-        tasks = list(self.app._tasks.values())
-        for task in tasks:
-            task.cancel()
         async with asyncio.timeout(WAIT):
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.app.cancel()
 
     def tape(self, session: str = HOME) -> TapeService:
         """A session's tape."""
@@ -391,16 +394,14 @@ async def _bench(
     )
     if options.rules is None:
         line.link = replace(line.link, role=options.role_of or (lambda _: options.role))
-    shown = options.show
-    if line.previews is not None and options.show is ignore_preview:
-        shown = PreviewSink({channel.name: line.previews})
+    shown = options.show or PreviewSink({channel.name: line.previews} if line.previews is not None else {})
     show = ActivityTracker(shown, asyncio.get_running_loop().time)
     shared = SharedZones(service, clock, options.accounts)
     options.on_shared(shared)
     memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
     directory = ChannelDirectory({channel.name: line}, Texts())
-    lessons = ModelLessons(service(MODELS_TAPE))
+    lessons = ModelLessons(service("bubbot/models"))
     await lessons.load()
     parts = _parts(
         model,
@@ -431,7 +432,20 @@ async def _bench(
     line.open_gate(app, options.texts, activity=show, report=options.report)
     tapes, ports = (memory.exported, forgotten), (line.deliverer, line.gate)
     return Bench(
-        store, model, channel, line, app, inbox, outbox, *ports, parts.toolbox, *tapes, service, new_id, lessons
+        store,
+        model,
+        channel,
+        line,
+        app,
+        inbox,
+        outbox,
+        *ports,
+        parts.toolbox,
+        *tapes,
+        service,
+        new_id,
+        lessons,
+        show,
     )
 
 
@@ -461,7 +475,7 @@ def _parts(
     traces: Sequence[str],
     memory: MemoryFeature,
     forgotten: list[str],
-    wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing,
+    wait_until_sent: Callable[[Turn], Awaitable[None]] = return_at_once,
 ) -> _Parts:
     models = SessionModels(model, options.load, lambda: ("scripted", "other"), options.lessons)
     conversation = conversation_feature(
@@ -511,7 +525,7 @@ def _parts(
     runner = ToolCallRunner(
         tools,
         options.calls,
-        options.show,
+        options.show or PreviewSink({}),
         around_tool=[around for feature in features for around in feature.around_tool],
     )
     steps = ModelRunner(
@@ -519,7 +533,7 @@ def _parts(
         runner,
         options.run,
         lambda: 0.0,
-        options.show,
+        options.show or PreviewSink({}),
         lessons=options.lessons,
         list_around_model=lambda: [around for feature in features for around in feature.around_model],
     )
@@ -533,7 +547,7 @@ def _parts(
 
 def no_lessons() -> ModelLessons:
     """Lessons on a tape of their own, which knows nothing."""
-    return ModelLessons(TapeService(InMemoryStore(), MODELS_TAPE, now=SteppingClock(), new_id=CountingIds()))
+    return ModelLessons(TapeService(InMemoryStore(), "bubbot/models", now=SteppingClock(), new_id=CountingIds()))
 
 
 def toolbox(model: Model, options: Options | None = None) -> Toolbox:

@@ -11,7 +11,6 @@ from bubbot.ops.onboarding.console import Console
 from bubbot.ops.service.install import InstallPlan, check_manager, install_service, plan_installation
 from bubbot.ops.service.render import SYSTEM_HOME
 from bubbot.ops.service.systemctl import find_manager_failure
-from bubbot.ops.service.systemctl import run_command as ask
 from bubbot.records import dataclass
 from bubbot.settings.environment import configured_home, default_home, variables_missing_in_service
 
@@ -35,7 +34,7 @@ class RequestedService:
         """Raise `ConfigError` if the requested service cannot be installed; call it before asking anything."""
         if self.kind in (USER_SERVICE, SYSTEM_SERVICE):
             self._plan(self.kind)
-            check_manager(ask, user=self.kind == USER_SERVICE)
+            check_manager(user=self.kind == USER_SERVICE)
 
     def is_offered(self) -> bool:
         """Return true if the question makes sense: no option chose, and systemd answers and can run the bot."""
@@ -59,7 +58,7 @@ class RequestedService:
         return True
 
     def _is_installable(self, kind: str) -> bool:
-        if find_manager_failure(ask, user=kind == USER_SERVICE) is not None:
+        if find_manager_failure(user=kind == USER_SERVICE) is not None:
             return False
         try:
             self._plan(kind)

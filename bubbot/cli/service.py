@@ -26,7 +26,6 @@ from bubbot.ops.service.install import (
 )
 from bubbot.ops.service.render import SYSTEM_HOME
 from bubbot.ops.service.systemctl import find_manager_failure, read_properties
-from bubbot.ops.service.systemctl import run_command as ask
 from bubbot.ports.checks import Finding
 from bubbot.records import dataclass
 from bubbot.settings.environment import configured_home, default_home, variables_missing_in_service
@@ -126,7 +125,7 @@ def show_status(invocation: Invocation, args: ServiceArgs) -> int:
 
 def _install(install_plan: InstallPlan, home: Home) -> int:
     if any(finding.id == "lock.held" for finding in check_lock(home)):
-        running = read_properties(ask, UNIT, ["MainPID"], user=install_plan.user) or {}
+        running = read_properties(UNIT, ["MainPID"], user=install_plan.user) or {}
         if str(home.holder_pid()) != running.get("MainPID"):
             raise HomeLocked(
                 f"Process {home.holder_pid() or '?'} writes to the home {home.path}, and the service could not start: "
@@ -167,7 +166,7 @@ def _show_removal(install_plan: InstallPlan) -> int:
 
 
 def _show_status(home: Path, *, user: bool, as_json: bool) -> int:
-    state = read_properties(ask, UNIT, STATUS_PROPERTIES, user=user)
+    state = read_properties(UNIT, STATUS_PROPERTIES, user=user)
     is_running = state is not None and state.get("ActiveState") == "active"
     is_closed = os.path.lexists(home) and not os.access(home, os.R_OK | os.X_OK)
     findings = () if is_closed else tuple(check_lock(Home(home)))
@@ -178,7 +177,7 @@ def _show_status(home: Path, *, user: bool, as_json: bool) -> int:
         show_record(ServiceStatus(is_running, state is not None, is_installed, properties, str(home), report, findings))
         return EXIT_RUNNING if is_running else EXIT_NOT_RUNNING
     if state is None:
-        reason = find_manager_failure(ask, user=user) or "it did not answer"
+        reason = find_manager_failure(user=user) or "it did not answer"
         _say(f"service: systemd does not manage services here ({reason}). Without it: {MANUAL_START_HINT}")
     elif state.get("LoadState") == "not-found":
         _say(f"service: not installed ({'bubbot service install' if user else 'sudo bubbot service install --system'})")

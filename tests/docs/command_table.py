@@ -10,10 +10,11 @@ import json
 import pkgutil
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from typing import Any
 
 import bubbot.cli
 from bubbot.app.own_features import find_parts
-from bubbot.shell_command import CommandGroup, CommandSyntax
+from bubbot.shell_command import CommandGroup
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "bubbot" / "app" / "command_table.py"
@@ -60,9 +61,9 @@ COMMANDS: Mapping[str, CommandRow] = {
 '''
 
 
-def find_groups() -> dict[str, tuple[str, CommandGroup[CommandSyntax]]]:
+def find_groups() -> dict[str, tuple[str, CommandGroup[Any]]]:
     """Find the groups of words, each with its module: those of the command line itself, and those of features."""
-    found: dict[str, tuple[str, CommandGroup[CommandSyntax]]] = {}
+    found: dict[str, tuple[str, CommandGroup[Any]]] = {}
     for _, name, _ in pkgutil.walk_packages(bubbot.cli.__path__, "bubbot.cli."):
         for constant, group in vars(import_module(name)).items():
             if isinstance(group, CommandGroup) and constant == f"{group.name.upper()}_COMMANDS":

@@ -20,7 +20,6 @@ import msgspec
 from bubbot.app.command_table import COMMANDS
 from bubbot.cli.main import load_group
 from bubbot.cli.restore import OPTION_RESULTS
-from bubbot.shell_command import CommandSyntax
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "json.md"
@@ -35,7 +34,7 @@ def results() -> dict[str, type]:
     return {**found, **OPTION_RESULTS}
 
 
-def _commands() -> Iterator[CommandSyntax]:
+def _commands() -> Iterator[Any]:
     for word in COMMANDS:
         yield from load_group(word).commands
 

@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Any
 
 from bubbot import plugins
 from bubbot.app.own_features import settings_schema
@@ -17,7 +18,7 @@ from bubbot.app.settings import describe_settings
 from bubbot.ops.onboarding.edit import format_toml
 from bubbot.ports.channel import Channel, ChannelAdapter
 from bubbot.ports.settings import AdapterSettings
-from bubbot.settings.sections import SettingDescription, describe_table
+from bubbot.settings.sections import describe_table
 from tests.docs.pages import ROOT
 
 EXAMPLE = ROOT / "config.example.toml"
@@ -49,7 +50,7 @@ def channel_adapters() -> dict[str, ChannelAdapter[AdapterSettings, Channel]]:
     return {name: adapter for name, adapter in adapters.items() if isinstance(adapter, ChannelAdapter)}
 
 
-def all_settings() -> list[SettingDescription]:
+def all_settings() -> list[Any]:
     """Return the settings of the core and those of the adapters, in the order of the pages."""
     settings = list(describe_settings())
     for name, adapter in channel_adapters().items():
@@ -79,7 +80,7 @@ def write_example() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _example_lines(setting: SettingDescription) -> Iterator[str]:
+def _example_lines(setting: Any) -> Iterator[str]:
     text = setting.description
     if setting.type.startswith("one of"):
         text += f" {setting.type.capitalize()}."
@@ -107,7 +108,7 @@ def write_reference(page: str) -> str:
     return page
 
 
-def _row(setting: SettingDescription) -> str:
+def _row(setting: Any) -> str:
     default = "not set" if setting.default is None else f"`{json.dumps(setting.default)}`"
     return f"| `{setting.key}` | {setting.type} | {default} | {setting.description} |\n"
 

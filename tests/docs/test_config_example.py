@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.settings import load
-from bubbot.models import scripted
+from bubbot.models.scripted import create as create_scripted
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
 from bubbot.settings.channels import ChannelSettings, GuildSettings, split_channel_settings
 from tests.docs.settings_pages import EXAMPLE, REFERENCE, all_settings, channel_adapters, write_example, write_reference
@@ -93,7 +93,7 @@ def test_the_example_switched_on_loads(tmp_path: Path) -> None:
 async def test_the_script_of_the_reference_plays(tmp_path: Path) -> None:
     [block] = re.findall(r"```json\n(.*?)```", REFERENCE.read_text(), re.DOTALL)
     (tmp_path / "script.json").write_text(block)
-    model = scripted.create(ModelOptions("scripted", tmp_path, {"script": str(tmp_path / "script.json")}))
+    model = create_scripted(ModelOptions("scripted", tmp_path, {"script": str(tmp_path / "script.json")}))
 
     async def reply(*said: tuple[str, str]) -> ModelReply:
         request = ModelRequest("system", tuple({"role": role, "content": text} for role, text in said))

@@ -20,30 +20,9 @@ from bubbot.app.strategies import SELECTORS
 from bubbot.cli.main import EXIT_CODES
 from bubbot.cli.tree import list_common_options
 from bubbot.errors import BubbotError
-from bubbot.features.access.commands import access_tools
-from bubbot.features.agents.commands import agent_tools
-from bubbot.features.agents.service import SubTaskService
-from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
-from bubbot.features.attachments.commands import file_tools
-from bubbot.features.config.commands import config_tools
-from bubbot.features.conversation.feature import conversation_feature
-from bubbot.features.explain.feature import explain_feature
-from bubbot.features.files.settings import FileSettings
-from bubbot.features.memory.commands import memory_tools
-from bubbot.features.replay.feature import replay_feature
-from bubbot.features.schedule.commands import schedule_tools
-from bubbot.features.search.feature import create as create_search
-from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.topics.feature import topics_feature
-from bubbot.features.topics.settings import TopicSettings
-from bubbot.features.usage.feature import usage_feature
-from bubbot.features.web.settings import WebSettings
-from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.model import ToolSpecs
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 from bubbot.runtime.context.tokens import estimate_size
 from bubbot.runtime.tool_list import SCHEMA_TOKENS, ToolList
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
@@ -51,18 +30,14 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.references import walk_fields
 from bubbot.tool import Effect, Tool, Toolbox
+from tests.all_tools import all_tools
 from tests.command_line import own_params, walk
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
-from tests.hand_tools import hand_tools
-from tests.kernels import open_no_copy, read_no_session
-from tests.made_settings import make_settings
-from tests.strategy_tools import strategy_tools
 
 REFERENCE = ROOT / "docs" / "reference"
 FORMAT = (REFERENCE / "tape-format.md").read_text(encoding="utf-8")
-UNUSED: Any = None
 PASSED_ON = {
     "bubbot/runtime/session.py:_fail_batch",  # the kind of the error that made a turn impossible
     "bubbot/runtime/session.py:_record_denial",  # the kind of the error that refused the turn
@@ -138,32 +113,7 @@ def _words(name: str) -> Iterator[str]:
             yield from param.opts if isinstance(param, click.Option) else [str(word)]
 
 
-def _tools() -> list[Tool]:
-    """Every tool, as the bot makes them."""
-    unused = UNUSED
-    return [
-        *conversation_feature(
-            models=unused, compose=unused, list_tools=tuple, report=unused, traces=(), forget=unused, memory=None
-        ).tools,
-        *create_search().tools,
-        *topics_feature(TopicSettings(), read_no_session).tools,
-        *why_feature(unused).tools,
-        *explain_feature(read_no_session, open_no_copy).tools,
-        *replay_feature(unused, unused, unused).tools,
-        *memory_tools(unused),
-        *usage_feature(unused).tools,
-        *file_tools(0),
-        *hand_tools(),
-        *strategy_tools(),
-        *schedule_tools(unused),
-        *access_tools(unused, unused),
-        *config_tools(unused),
-        *approval_tools(ApprovalCommands(unused)),
-        *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
-    ]
-
-
-@pytest.mark.parametrize("tool", _tools(), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", all_tools(), ids=lambda tool: tool.name)
 def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) -> None:
     row = _rows(_page("tools.md"), tool.name)
     assert row
@@ -174,21 +124,21 @@ def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) 
 
 
 def test_every_tool_declares_its_effect() -> None:
-    assert [tool.name for tool in _tools() if tool.effect == Effect()] == []
+    assert [tool.name for tool in all_tools() if tool.effect == Effect()] == []
 
 
 def test_the_everyday_tools_stand_in_the_list_of_a_request() -> None:
     """With everything switched on. One that is not rare and does not fit needs fewer words, or another is to be rare."""
-    tools = _tools()
+    tools = all_tools()
     listed = ToolList(Toolbox(tools)).specs()
     assert estimate_size(ToolSpecs.of(listed).encoded) <= SCHEMA_TOKENS
     everyday = {each.provider_name for each in tools if each.for_model and not (each.is_rare or each.is_reserved)}
     assert everyday - {spec.name for spec in listed} == set()
 
 
-def test_the_reference_of_tools_names_no_other_tools() -> None:
+def test_the_reference_of_tools_names_no_otherall_tools() -> None:
     named = re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", _page("tools.md"), re.MULTILINE)
-    assert sorted(named) == sorted(tool.name for tool in _tools())
+    assert sorted(named) == sorted(tool.name for tool in all_tools())
 
 
 def test_the_exit_codes_are_in_the_reference() -> None:
@@ -273,18 +223,6 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
         if name not in _declared(entry.name or "")
     }
     assert undeclared == set()
-
-
-async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
-    on = WebSettings(enabled=True), FileSettings(enabled=True), ShellSettings(enabled=True, sandbox="none")
-    settings = make_settings(*on, model=ModelSettings(name="scripted"))
-    async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
-        result = await app.ask(
-            Inbound("stdin", "1", "default", Sender("0", "owner"), ",help all", "2026-11-21T20:21:00Z")
-        )
-    listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
-    of_daemons = {tool.typed_name for tool in (*access_tools(UNUSED, UNUSED), *config_tools(UNUSED))}
-    assert set(listed) == {tool.typed_name for tool in _tools() if not tool.is_reserved} - of_daemons
 
 
 async def _whole(app: Bot, tape: str) -> tuple[TapeEntry, ...]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bubbot.arguments.fields import ArgumentField
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tool import Tool
@@ -309,7 +308,7 @@ def _typed(value: Any) -> str:
     return text.replace('"', '""')
 
 
-def _value(info: ArgumentField, word: str) -> Any:
+def _value(info: Any, word: str) -> Any:
     shape = str(info.annotation)
     if "bool" in shape:
         return True

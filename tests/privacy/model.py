@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any
 
-from bubbot.features.explain.feature import EXPLAIN_PROMPT
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
 from tests.privacy.oracle import CANARY
 from tests.summarising import is_summary
@@ -57,7 +56,7 @@ class LeakyModel:
             yield ModelReply(json.dumps(state), usage=usage)
             return
         newest = request.messages[-1]
-        if EXPLAIN_PROMPT in request.system:
+        if "You answer one question about what happened in a chat" in request.system:
             yield self._explain(newest, usage)
             return
         if newest["role"] == "user":

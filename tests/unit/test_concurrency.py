@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bubbot import concurrency as module
 from bubbot.concurrency import Backoff, run_uninterrupted, supervise, task_group
 from bubbot.errors import ChannelRefused, StoreFull
 
@@ -66,7 +65,7 @@ def test_many_failures_are_no_overflow() -> None:
 
 
 async def test_work_that_was_well_for_long_begins_at_the_shortest_wait_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HEALTHY_AFTER_SECONDS", -1.0)
+    monkeypatch.setattr("bubbot.concurrency.HEALTHY_AFTER_SECONDS", -1.0)
     work = Work(OSError(), OSError(), OSError(), None)
     await work.run()
     assert work.waits == [1, 1, 1]

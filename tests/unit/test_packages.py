@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bubbot import packages
 from bubbot.cli.main import main
 from bubbot.packages import can_change_packages, list_missing, package_command
 
@@ -17,7 +16,7 @@ from bubbot.packages import can_change_packages, list_missing, package_command
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is the whole PATH, of an environment without pip."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(packages, "find_spec", lambda _: None)
+    monkeypatch.setattr("bubbot.packages.find_spec", lambda _: None)
     return tmp_path
 
 

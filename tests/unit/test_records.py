@@ -17,7 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from bubbot.records import FEW_OBJECTS, dataclass, quick_dataclass
+from bubbot.records import dataclass, quick_dataclass
+
+FEW_OBJECTS = 8
+
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")

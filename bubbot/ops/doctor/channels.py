@@ -40,7 +40,6 @@ class ChannelProbe:
 
     Attributes:
         online: send requests to platforms.
-        timeout_seconds: the time for each answer.
         credentials: credentials that systemd passes to the service.
     """
 
@@ -49,7 +48,6 @@ class ChannelProbe:
     now: Callable[[], str]
     new_id: Callable[[], str]
     online: bool = True
-    timeout_seconds: float = PROBE_TIMEOUT_SECONDS
     credentials: ServiceCredentials = field(default_factory=ServiceCredentials)
 
 
@@ -154,7 +152,7 @@ async def _check_platform(
     name: str, common: ChannelSettings, options: Mapping[str, Any], probe: ChannelProbe, drift: dict[str, float]
 ) -> list[Finding]:
     try:
-        async with asyncio.timeout(probe.timeout_seconds), _open_channel(name, common, options, probe) as channel:
+        async with asyncio.timeout(PROBE_TIMEOUT_SECONDS), _open_channel(name, common, options, probe) as channel:
             if not probe.online or not isinstance(channel, VerifiesCredentials):
                 return [Finding("channel.ok", "ok", f"[channels.{name}] is set up; {common.kind} was not asked.")]
             identity = await channel.verify_token()
@@ -167,7 +165,7 @@ async def _check_platform(
         cause = f"{error} A running bot tries again by itself."
         return [Finding("platform.unreachable", "warning", cause, _connection_command(common.kind, options))]
     except TimeoutError:
-        cause = f"[channels.{name}] {common.kind} did not answer within {probe.timeout_seconds:g} s; a running bot tries again."
+        cause = f"[channels.{name}] {common.kind} did not answer within {PROBE_TIMEOUT_SECONDS:g} s; a running bot tries again."
         return [Finding("platform.silent", "warning", cause, _connection_command(common.kind, options))]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party adapter; check the other channels anyway
         return [failure_finding(f"[channels.{name}]", error)]

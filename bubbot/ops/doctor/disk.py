@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from bubbot.formatting import format_bytes
@@ -28,10 +28,10 @@ NETWORK_FILESYSTEMS = frozenset(
 MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs"})
 
 
-def check_disk(home: Home, *, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs) -> Iterator[Finding]:
+def check_disk(home: Home) -> Iterator[Finding]:
     """Check the free space and the free inodes."""
     folder = _existing_folder(home)
-    stats = statvfs(folder)
+    stats = os.statvfs(folder)
     free = stats.f_bavail * stats.f_frsize
     if free < LOW_SPACE_BYTES:
         level: Level = "problem" if free < MIN_SPACE_BYTES else "warning"
@@ -48,10 +48,10 @@ def check_disk(home: Home, *, statvfs: Callable[[Path], os.statvfs_result] = os.
         yield Finding("disk.ok", "ok", f"{format_bytes(free)} are free on the disk of {folder}.")
 
 
-def check_file_system(home: Home, *, mounts: Path = MOUNTS_PATH) -> Iterator[Finding]:
+def check_file_system(home: Home) -> Iterator[Finding]:
     """Check that the home is on a local disk; report nothing if the system does not list its mounts."""
     folder = _existing_folder(home).resolve()
-    kind = _file_system_kind(folder, mounts)
+    kind = _file_system_kind(folder)
     if kind in NETWORK_FILESYSTEMS:
         elsewhere = "/var/lib/bubbot" if folder != Path("/var/lib/bubbot") else "/srv/bubbot"
         cause = (
@@ -71,10 +71,10 @@ def _existing_folder(home: Home) -> Path:
     return next(folder for folder in (home.path, *home.path.absolute().parents) if os.path.isdir(folder))  # noqa: PTH112 - `Path.is_dir` raises without permission
 
 
-def _file_system_kind(path: Path, mounts: Path) -> str:
+def _file_system_kind(path: Path) -> str:
     """Return the kind of a path's file system; the last mount on a folder hides earlier ones."""
     try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = MOUNTS_PATH.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return ""
     points = [(Path(_unescape(line.split()[1])), line.split()[2]) for line in lines if len(line.split()) >= 3]

@@ -83,7 +83,7 @@ def _is_closed(folder: Path) -> bool:
     return os.path.lexists(folder) and not os.access(folder, os.X_OK)
 
 
-def check_lock(home: Home, *, locks: Path = LOCKS_PATH) -> Iterator[Finding]:
+def check_lock(home: Home) -> Iterator[Finding]:
     """Report the process that writes to the home, without trying the lock: that could turn away a starting bot."""
     file = home.lock_file
     if file.is_symlink():
@@ -99,14 +99,14 @@ def check_lock(home: Home, *, locks: Path = LOCKS_PATH) -> Iterator[Finding]:
         yield Finding("lock.unusable", "problem", cause, f"mv {shell_quote(file)} {shell_quote(f'{file}.old')}")
         return
     pid = home.holder_pid()
-    if is_held(home, locks=locks):
+    if is_held(home):
         writer = "Another process" if pid is None else f"Process {pid}"
         yield Finding("lock.held", "ok", f"{writer} is writing to this home; a second bot cannot start meanwhile.")
     else:
         yield Finding("lock.free", "ok", "No process is writing to this home.")
 
 
-def is_held(home: Home, *, locks: Path = LOCKS_PATH) -> bool:
+def is_held(home: Home) -> bool:
     """Return true if a process holds the lock, by the system's list of locks.
 
     Without that list, return true if the process that the file names is alive. Does not try the lock itself.
@@ -114,7 +114,9 @@ def is_held(home: Home, *, locks: Path = LOCKS_PATH) -> bool:
     file, pid = home.lock_file, home.holder_pid()
     with suppress(OSError):
         inode = file.stat().st_ino
-        return any(line.split()[1:2] == ["FLOCK"] and f":{inode} " in line for line in locks.read_text().splitlines())
+        return any(
+            line.split()[1:2] == ["FLOCK"] and f":{inode} " in line for line in LOCKS_PATH.read_text().splitlines()
+        )
     if pid is None:
         return False
     try:

@@ -21,8 +21,8 @@ MEMINFO_PATH = Path("/proc/meminfo")
 CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
-def check_files(limit: int | None = None) -> Iterator[Finding]:
-    maximum = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
+def check_files() -> Iterator[Finding]:
+    maximum = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if maximum != resource.RLIM_INFINITY and maximum < MIN_OPEN_FILES:
         cause = f"Only {maximum} files may be open at once; a bot with many chats needs {MIN_OPEN_FILES}."
         yield Finding("limits.files", "warning", cause, "ulimit -n 4096")
@@ -31,30 +31,30 @@ def check_files(limit: int | None = None) -> Iterator[Finding]:
         yield Finding("limits.ok", "ok", f"{number} files may be open at once.")
 
 
-def check_memory(settings: Settings, *, memory: Path = MEMINFO_PATH, group: Path = CONTROL_GROUP) -> Iterator[Finding]:
+def check_memory(settings: Settings) -> Iterator[Finding]:
     """Check the free memory if a model needs litellm; report nothing if the system does not tell."""
     name = settings.model.name
     if name.partition("/")[0] in BUILTIN_MODELS or not needs_litellm(settings, name):
         return
-    amounts = [amount for amount in (_system_memory(memory), _container_memory(group)) if amount is not None]
+    amounts = [amount for amount in (_system_memory(), _container_memory()) if amount is not None]
     if amounts and min(amounts) < MIN_FREE_MEMORY_BYTES:
         cause = f"Only {format_bytes(min(amounts))} of memory are free, and {name} needs litellm, which takes {format_bytes(MIN_FREE_MEMORY_BYTES)}."
         yield Finding("limits.memory", "warning", cause, "ps -eo pid,rss,comm --sort=-rss | head")
 
 
-def _system_memory(memory: Path) -> int | None:
+def _system_memory() -> int | None:
     with suppress(OSError, ValueError, IndexError):
-        for line in memory.read_text(encoding="utf-8").splitlines():
+        for line in MEMINFO_PATH.read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return None
 
 
-def _container_memory(group: Path) -> int | None:
+def _container_memory() -> int | None:
     """Return the memory that the container may still use; None without a limit."""
     with suppress(OSError, ValueError):
-        limit, used = ((group / name).read_text(encoding="utf-8") for name in ("memory.max", "memory.current"))
-        stat = (group / "memory.stat").read_text(encoding="utf-8").splitlines()
+        limit, used = ((CONTROL_GROUP / name).read_text(encoding="utf-8") for name in ("memory.max", "memory.current"))
+        stat = (CONTROL_GROUP / "memory.stat").read_text(encoding="utf-8").splitlines()
         # Inactive file pages count as used, but the kernel frees them on demand.
         idle = sum(int(line.split()[1]) for line in stat if line.startswith("inactive_file "))
         return int(limit) - int(used) + idle

@@ -14,21 +14,21 @@ WAL_RESET = ((3, 7, 0), (3, 51, 2))
 """SQLite in this range may lose a write if two connections write or checkpoint at the same time."""
 
 
-def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
+def check_python() -> Iterator[Finding]:
     """Check that bubbot's tests cover this version of Python."""
-    text = ".".join(map(str, version))
-    if version[:2] < OLDEST_PYTHON:
+    text = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < OLDEST_PYTHON:
         cause = f"Python {text} is too old; bubbot needs 3.11."
         yield Finding("python.old", "problem", cause, "make install PYTHON=python3.11 VENV=.venv-3.11")
     else:
         yield Finding("python.ok", "ok", f"Python {text}.")
 
 
-def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Iterator[Finding]:
+def check_sqlite() -> Iterator[Finding]:
     """Report the version of SQLite; the WAL-reset bug is mentioned, but does not affect bubbot."""
-    text = ".".join(map(str, version))
+    text = ".".join(map(str, sqlite3.sqlite_version_info))
     low, high = WAL_RESET
-    if low <= version <= high:
+    if low <= sqlite3.sqlite_version_info <= high:
         bug = (
             f"SQLite {text} has the WAL-reset bug (3.7.0 to 3.51.2): two connections that write at the same time can lose a "
             "write. bubbot writes with one connection, so the bug cannot occur. Let no other program write to bubbot.db."

@@ -14,7 +14,6 @@ from bubbot.errors import ConfigError
 from bubbot.ops.service.render import SYSTEM_HOME, read_unit, render_unit
 from bubbot.ops.service.systemctl import (
     LONG_COMMAND_SECONDS,
-    CommandRunner,
     find_manager_failure,
     run_command,
     systemctl,
@@ -25,26 +24,12 @@ from bubbot.settings.environment import unit_folder
 UNIT, BACKUP, TIMER = "bubbot.service", "bubbot-backup.service", "bubbot-backup.timer"
 HIDDEN_FOLDERS = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - not used, but avoided
 """Folders that the service of the system cannot see."""
+SYSTEM_UNITS = Path("/etc/systemd/system")
+SYSTEM_USERS = Path("/etc/sysusers.d")
 MANUAL_START_HINT = (
     "run `bubbot run` under whatever starts programs here: it stays in the foreground, logs to standard error and ends on "
     "SIGTERM. In a container it is the container's own command."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class UnitPaths:
-    """The folders that declare units and users of the system."""
-
-    units: Path = Path("/etc/systemd/system")
-    users: Path = Path("/etc/sysusers.d")
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceProgram:
-    """The interpreter that a service runs, and every folder it needs to read."""
-
-    python: Path
-    needs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +64,12 @@ class InstallPlan:
     hints: tuple[str, ...]
 
 
-def running_program() -> ServiceProgram:
-    python = Path(sys.executable)
-    package = Path(bubbot.__file__).parent.parent
-    return ServiceProgram(
-        python, (python, python.resolve(), Path(sys.prefix), Path(sys.base_prefix), package.resolve())
-    )
-
-
 def plan_installation(
     home: Path,
     config: Path | None,
     *,
     user: bool,
     backups: bool = False,
-    program: ServiceProgram | None = None,
-    paths: UnitPaths | None = None,
 ) -> InstallPlan:
     """Plan the installation of a home's bot under systemd; change nothing yet.
 
@@ -102,36 +77,34 @@ def plan_installation(
         config: the configuration, if not the one in the home.
         user: plan a service of the user instead of the system.
         backups: add a daily backup.
-        program: the interpreter; None for the running one.
-        paths: the folders of the system; None for the usual ones.
 
     Raises:
         ConfigError: the service could not run here.
     """
-    program, paths = program or running_program(), paths or UnitPaths()
+    python = Path(sys.executable)
     home, config = _absolute(home), _absolute(config) if config else None
     if not user:
-        _check_visible(program, home, config)
-    folder = unit_folder() if user else paths.units
+        _check_visible(home, config)
+    folder = unit_folder() if user else SYSTEM_UNITS
     names = {UNIT: "bubbot-user.service" if user else UNIT}
     if backups:
         names |= {BACKUP: "bubbot-backup-user.service" if user else BACKUP, TIMER: TIMER}
     files = [
-        PlannedFile(folder / name, render_unit(source, python=program.python, home=home, config=config))
+        PlannedFile(folder / name, render_unit(source, python=python, home=home, config=config))
         for name, source in names.items()
     ]
     if not user:
-        files.append(PlannedFile(paths.users / "bubbot.conf", read_unit("bubbot.sysusers")))
-    commands = [*([] if user else _account_commands(home, paths)), systemctl("daemon-reload", user=user)]
+        files.append(PlannedFile(SYSTEM_USERS / "bubbot.conf", read_unit("bubbot.sysusers")))
+    commands = [*([] if user else _account_commands(home)), systemctl("daemon-reload", user=user)]
     if files[0].current_text not in (None, files[0].text):
         commands.append(systemctl("try-restart", UNIT, user=user))  # it may be running with the old unit
     commands += [systemctl("enable", "--now", name, user=user) for name in (UNIT, *([TIMER] if backups else []))]
-    return InstallPlan(user, tuple(files), tuple(commands), _hints(program, home, config, user=user))
+    return InstallPlan(user, tuple(files), tuple(commands), _hints(home, config, user=user))
 
 
-def plan_removal(*, user: bool, paths: UnitPaths | None = None) -> InstallPlan:
+def plan_removal(*, user: bool) -> InstallPlan:
     """Plan the removal: its files are removed instead of written. The home stays."""
-    folder = unit_folder() if user else (paths or UnitPaths()).units
+    folder = unit_folder() if user else SYSTEM_UNITS
     files = [
         file for name in (TIMER, BACKUP, UNIT) if (file := PlannedFile(folder / name, "")).current_text is not None
     ]
@@ -140,64 +113,64 @@ def plan_removal(*, user: bool, paths: UnitPaths | None = None) -> InstallPlan:
     return InstallPlan(user, tuple(files), (*commands, systemctl("daemon-reload", user=user)), ())
 
 
-def install_service(plan: InstallPlan, report: Callable[[str], None], run: CommandRunner = run_command) -> None:
+def install_service(plan: InstallPlan, report: Callable[[str], None]) -> None:
     """Carry out an installation plan and report each step; keep a copy of a file that differs before replacing it.
 
     Raises `ConfigError` if systemd does not answer (then nothing was done), or if a step fails.
     """
-    check_manager(run, user=plan.user)
+    check_manager(user=plan.user)
     for file in plan.files:
         report(_replace_file(file))
     for command in plan.commands:
-        run_step(command, report, run, user=plan.user)
+        _run_step(command, report, user=plan.user)
     for hint in plan.hints:
         report(hint)
 
 
-def remove_service(plan: InstallPlan, report: Callable[[str], None], run: CommandRunner = run_command) -> None:
+def remove_service(plan: InstallPlan, report: Callable[[str], None]) -> None:
     """Carry out a removal plan; keep copies of the units, since they may have been edited by hand."""
-    check_manager(run, user=plan.user)
+    check_manager(user=plan.user)
     if not plan.files:
         report("There is no service to remove.")
         return
     *stopping, reload = plan.commands
     for command in stopping:
-        run_step(command, report, run, user=plan.user)
+        _run_step(command, report, user=plan.user)
     for file in plan.files:
         copy = _free_copy_path(file.path)
         _explain_errors(file.path, partial(file.path.rename, copy))
         report(f"removed {file.path}; a copy is {copy}")
-    run_step(reload, report, run, user=plan.user)
+    _run_step(reload, report, user=plan.user)
 
 
-def check_manager(run: CommandRunner, *, user: bool) -> None:
+def check_manager(*, user: bool) -> None:
     """Raise `ConfigError` if systemd does not answer."""
-    if (reason := find_manager_failure(run, user=user)) is not None:
+    if (reason := find_manager_failure(user=user)) is not None:
         whose = "your services" if user else "the services of this system"
         raise ConfigError(
             f"systemd does not manage {whose} here ({reason}), so nothing was changed: {MANUAL_START_HINT}"
         )
 
 
-def run_step(command: Sequence[str], report: Callable[[str], None], run: CommandRunner, *, user: bool) -> None:
+def _run_step(command: Sequence[str], report: Callable[[str], None], *, user: bool) -> None:
     """Run one command of a plan. Raises `ConfigError` with its output if it fails."""
     report(f"running {' '.join(command)}")
-    output = run(command, LONG_COMMAND_SECONDS)
+    output = run_command(command, LONG_COMMAND_SECONDS)
     if output.code:
         journal = f"journalctl {'--user ' if user else ''}-u {UNIT} -n 20"
         message = " ".join(output.text.split())
         raise ConfigError(f"{' '.join(command)} failed ({message or output.code}): {journal} tells more.")
 
 
-def _account_commands(home: Path, places: UnitPaths) -> list[tuple[str, ...]]:
+def _account_commands(home: Path) -> list[tuple[str, ...]]:
     """Return the commands that make the user of the service, and its home unless systemd makes that."""
-    commands: list[tuple[str, ...]] = [("systemd-sysusers", str(places.users / "bubbot.conf"))]
+    commands: list[tuple[str, ...]] = [("systemd-sysusers", str(SYSTEM_USERS / "bubbot.conf"))]
     if home != SYSTEM_HOME and not home.exists():
         commands.append(("install", "-d", "-o", "bubbot", "-g", "bubbot", "-m", "0700", str(home)))
     return commands
 
 
-def _hints(program: ServiceProgram, home: Path, config: Path | None, *, user: bool) -> tuple[str, ...]:
+def _hints(home: Path, config: Path | None, *, user: bool) -> tuple[str, ...]:
     if user:
         return (
             "A service of a user ends with the user's last session, unless: loginctl enable-linger",
@@ -207,7 +180,7 @@ def _hints(program: ServiceProgram, home: Path, config: Path | None, *, user: bo
     ownership = [] if home == SYSTEM_HOME else [f"The user bubbot has to own {owned} (chown -R bubbot: …)."]
     return (
         *ownership,
-        f"Commands of the shell are run as the user bubbot: sudo -u bubbot {program.python} -m bubbot --home {home} …",
+        f"Commands of the shell are run as the user bubbot: sudo -u bubbot {sys.executable} -m bubbot --home {home} …",
         f"`systemctl status {UNIT}` shows its state, `journalctl -u {UNIT}` its log.",
     )
 
@@ -216,9 +189,11 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - keep links, but resolve .., which systemd refuses
 
 
-def _check_visible(program: ServiceProgram, home: Path, config: Path | None) -> None:
+def _check_visible(home: Path, config: Path | None) -> None:
     """Raise `ConfigError` if the service of the system could not see a path."""
-    needed = {"bubbot itself": (program.python, *program.needs), "the home": (home,), "the configuration": (config,)}
+    python, package = Path(sys.executable), Path(bubbot.__file__).parent.parent
+    program = (python, python.resolve(), Path(sys.prefix), Path(sys.base_prefix), package.resolve())
+    needed = {"bubbot itself": program, "the home": (home,), "the configuration": (config,)}
     for part, paths in needed.items():
         for path in filter(None, paths):
             if any(path.is_relative_to(hidden) for hidden in HIDDEN_FOLDERS):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 from bubbot.records import dataclass
 
@@ -20,10 +19,6 @@ class CommandOutput:
 
     code: int
     text: str
-
-
-CommandRunner: TypeAlias = Callable[[Sequence[str], float], CommandOutput]
-"""Runs a command for at most so many seconds."""
 
 
 def run_command(command: Sequence[str], seconds: float) -> CommandOutput:
@@ -52,15 +47,15 @@ def systemctl(*words: str, user: bool) -> tuple[str, ...]:
     return ("systemctl", *(["--user"] if user else []), *words)
 
 
-def find_manager_failure(run: CommandRunner, *, user: bool) -> str | None:
+def find_manager_failure(*, user: bool) -> str | None:
     """Return why the service manager does not answer; None if it does."""
-    output = run(systemctl("show", "--property=Version", user=user), SHORT_COMMAND_SECONDS)
+    output = run_command(systemctl("show", "--property=Version", user=user), SHORT_COMMAND_SECONDS)
     return (output.text.strip().splitlines() or ["systemctl failed"])[0] if output.code else None
 
 
-def read_properties(run: CommandRunner, unit: str, names: Sequence[str], *, user: bool) -> Mapping[str, str] | None:
+def read_properties(unit: str, names: Sequence[str], *, user: bool) -> Mapping[str, str] | None:
     """Read properties of a unit from systemd; None if it does not answer."""
-    output = run(systemctl("show", f"--property={','.join(names)}", unit, user=user), SHORT_COMMAND_SECONDS)
+    output = run_command(systemctl("show", f"--property={','.join(names)}", unit, user=user), SHORT_COMMAND_SECONDS)
     if output.code:
         return None
     pairs = (line.partition("=") for line in output.text.splitlines())

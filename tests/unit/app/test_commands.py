@@ -12,13 +12,12 @@ import pytest
 from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.commands import bind_context, find_command, typed_tools
-from bubbot.app.installed import COMMAND_GROUP, load_command_group
+from bubbot.app.installed import load_command_group
 from bubbot.arguments.fields import Args
-from bubbot.errors import CommandError, ConfigError
+from bubbot.errors import AccessError, ConfigError
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.home import Home
-from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import ModelSettings, Settings
@@ -78,11 +77,12 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     factory = FeatureFactory(
         "note", lambda _kernel, _settings: Feature(name="note", commands=NOTES.commands), NoteSettings
     )
-    offered: dict[str, dict[str, Any]] = {FEATURE_GROUP: {"note": factory}, COMMAND_GROUP: {"note": NOTES}}
+    offered: dict[str, dict[str, Any]] = {"bubbot.features": {"note": factory}, "bubbot.commands": {"note": NOTES}}
     load, list_names = plugins.load_object, plugins.list_names
-    monkeypatch.setattr(plugins, "list_names", lambda group: sorted(offered.get(group, ())) or list_names(group))
+    monkeypatch.setattr("bubbot.plugins.list_names", lambda group: sorted(offered.get(group, ())) or list_names(group))
     monkeypatch.setattr(
-        plugins, "load_object", lambda group, name: offered[group][name] if group in offered else load(group, name)
+        "bubbot.plugins.load_object",
+        lambda group, name: offered[group][name] if group in offered else load(group, name),
     )
 
 
@@ -178,14 +178,14 @@ async def test_a_change_of_the_shell_is_one_of_the_running_bots_own_service(tmp_
 def test_commands_that_cannot_be_used_are_refused(
     name: str, offered: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "load_object", lambda _group, _name: offered)
+    monkeypatch.setattr("bubbot.plugins.load_object", lambda _group, _name: offered)
     with pytest.raises(ConfigError, match=f"The plugin '{name}' of bubbot.commands .*{reason}"):
         load_command_group(name)
 
 
 def test_a_function_without_help_or_arguments_makes_no_command() -> None:
     async def run(context: CommandContext, args: Args) -> CommandResult:
-        raise CommandError
+        raise AccessError("no")
 
     with pytest.raises(ConfigError, match="the command run needs a docstring"):
         command("note run")(run)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.daemon import COLLECTION_THRESHOLDS, Daemon, open_daemon
+from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.cli.chat.service import chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Sender
@@ -27,7 +27,7 @@ async def test_the_adapter_of_terminals_is_theirs_and_not_the_daemons(tmp_path: 
 async def test_the_garbage_collector_runs_less_often_while_it_is_open(tmp_path: Path) -> None:
     before = gc.get_threshold()
     async with open_daemon(SETTINGS, Home(tmp_path / "home")):
-        assert gc.get_threshold() == COLLECTION_THRESHOLDS
+        assert gc.get_threshold() == (5_000, 3, 60)
     assert gc.get_threshold() == before
 
 

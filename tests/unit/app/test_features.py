@@ -56,9 +56,11 @@ def said(text: str, number: int = 1) -> Inbound:
 def offer(monkeypatch: pytest.MonkeyPatch, **offered: Any) -> None:
     """Have packages offer these features."""
     load, list_names = plugins.load_object, plugins.list_names
-    monkeypatch.setattr(plugins, "list_names", lambda group: sorted(offered) if group == GROUP else list_names(group))
     monkeypatch.setattr(
-        plugins, "load_object", lambda group, name: offered[name] if group == GROUP else load(group, name)
+        "bubbot.plugins.list_names", lambda group: sorted(offered) if group == GROUP else list_names(group)
+    )
+    monkeypatch.setattr(
+        "bubbot.plugins.load_object", lambda group, name: offered[name] if group == GROUP else load(group, name)
     )
 
 

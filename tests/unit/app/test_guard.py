@@ -15,7 +15,7 @@ import pytest
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.settings import load
-from bubbot.errors import ConfigError, DeliveryFailed, FeatureFailed
+from bubbot.errors import BubbotError, ConfigError, DeliveryFailed
 from bubbot.home import Home
 from bubbot.middleware import PartDelivery
 from bubbot.ports.channel import Inbound, MessagePart, Receipt, Sender
@@ -495,6 +495,6 @@ async def test_work_in_the_background_that_fails_is_named_and_left_to_its_superv
     install(monkeypatch, tmp_path, f"background={{'work': {failure}}}")
     async with opened(tmp_path) as bench:
         works = {name: run for feature in bench.app.features.lasting for name, run in feature.background.items()}
-        with pytest.raises(FeatureFailed, match="background work"):
+        with pytest.raises(BubbotError, match="background work"):
             await works["feature odd: work"]()
         assert bench.problems() == {"odd": f"background work: {FAILURES[failure]}"}

@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.app.models import choose_model, turns_at_once
 from bubbot.app.settings import load
-from bubbot.errors import ConfigError, ModelKeyMissing
+from bubbot.errors import ConfigError, ModelError
 from bubbot.home import Home
 from bubbot.models.fallback import FallbackModel
 from bubbot.models.lazy import LazyModel
@@ -89,7 +89,7 @@ async def test_a_model_without_its_key_says_so_at_once(monkeypatch: pytest.Monke
     assert isinstance(model, KeylessModel)
     assert model.name == "openai/gpt-5"
     told = "openai/gpt-5 needs a key, and neither [model] api_key nor OPENAI_API_KEY is set here."
-    with pytest.raises(ModelKeyMissing) as caught:
+    with pytest.raises(ModelError) as caught:
         [one async for one in model.stream(ModelRequest("", ()))]
     assert (str(caught.value), model.traits.notice) == (told, told)
     assert isinstance(chosen("openai/gpt-5", api_key="sk-1"), LazyModel)
@@ -116,7 +116,7 @@ async def test_the_key_of_the_configured_provider_is_no_key_for_another(monkeypa
     assert isinstance(choose_model(settings, Home(Path("unused"))), LazyModel)
     model = choose_model(settings, Home(Path("unused")), "openai/gpt-5")
     assert isinstance(model, KeylessModel)
-    with pytest.raises(ModelKeyMissing, match=r"OPENAI_API_KEY is not set here \(\[model\] api_key is only for"):
+    with pytest.raises(ModelError, match=r"OPENAI_API_KEY is not set here \(\[model\] api_key is only for"):
         [one async for one in model.stream(ModelRequest("", ()))]
 
 

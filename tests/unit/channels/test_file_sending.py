@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed
-from bubbot.features.attachments.commands import MAX_FILES
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, ChannelOptions, Outbound, OutboundFile
@@ -19,6 +18,8 @@ from bubbot.tape.blobs import blob_digest
 from channels.platform.saved_files import make_parts, save_file
 from tests.e2e.test_images import PNG
 from tests.turns import HOME, KeptChannel, Options, Played, calls, running, says
+
+MAX_FILES = 10
 
 
 def sends(**arguments: Any) -> Played:

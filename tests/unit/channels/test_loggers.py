@@ -7,23 +7,21 @@ from collections.abc import Callable
 
 import pytest
 
-from channels.discord import api as discord
+from channels.discord.api import DiscordApi, DiscordApiTiming
 from channels.discord.settings import DiscordSettings
-from channels.telegram import api as telegram
+from channels.telegram.api import TelegramApi, TelegramApiTiming
 from channels.telegram.settings import TelegramSettings
 
-Api = discord.DiscordApi | telegram.TelegramApi
+Api = DiscordApi | TelegramApi
 
 
 def on_discord() -> Api:
-    return discord.DiscordApi(
-        DiscordSettings.read("dc", {"token": "MTIzNDU2.AbCdEf.0123456789"}), discord.DiscordApiTiming()
-    )
+    return DiscordApi(DiscordSettings.read("dc", {"token": "MTIzNDU2.AbCdEf.0123456789"}), DiscordApiTiming())
 
 
 def on_telegram() -> Api:
-    return telegram.TelegramApi(
-        TelegramSettings.read("tg", {"token": "1:AAcanary-canary-canary-canary-canar"}), telegram.TelegramApiTiming()
+    return TelegramApi(
+        TelegramSettings.read("tg", {"token": "1:AAcanary-canary-canary-canary-canar"}), TelegramApiTiming()
     )
 
 

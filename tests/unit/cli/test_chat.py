@@ -9,22 +9,20 @@ from typing import Any
 
 import pytest
 
-from bubbot.cli.chat import command as chat
-from bubbot.cli.output import AnswerPrinter
-from bubbot.cli.setup import CommandSetup
-from bubbot.home import Home
-from bubbot.settings.loader import Settings
+from bubbot.cli.main import main
 
 
 @pytest.mark.parametrize("interactive", [{"kind": "terminal"}, {}])
-async def test_only_a_line_editor_handles_signals_so_that_the_terminal_is_restored(
+def test_only_a_line_editor_handles_signals_so_that_the_terminal_is_restored(
     interactive: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def connect(*_: object, **_named: object) -> None: ...
+    handled: list[bool] = []
 
-    monkeypatch.setattr(chat, "terminal_settings", lambda _: interactive)
-    monkeypatch.setattr(chat, "with_chat", connect)
-    await chat._chat(CommandSetup(Settings(), Home(tmp_path)), "stdin:default", AnswerPrinter(), [])
-    loop = asyncio.get_running_loop()
-    handled = [loop.remove_signal_handler(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    async def connect(*_: object, **_named: object) -> None:
+        loop = asyncio.get_running_loop()
+        handled.extend(loop.remove_signal_handler(number) for number in (signal.SIGTERM, signal.SIGHUP))
+
+    monkeypatch.setattr("bubbot.cli.chat.command.terminal_settings", lambda _: interactive)
+    monkeypatch.setattr("bubbot.cli.chat.command.with_chat", connect)
+    assert main(["--home", str(tmp_path), "chat"]) == 0
     assert handled == [bool(interactive)] * 2

@@ -7,21 +7,18 @@ import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from bubbot import shell_command as command
-from bubbot.app.command_table import COMMANDS, SHARED
+from bubbot.app.command_table import COMMANDS
 from bubbot.app.commands import bind_context, find_feature
 from bubbot.app.own_features import find_parts
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.commands import STORE_ACTIONS, STORE_COMMANDS, WRITE_COMMANDS, answer_command
-from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, EntryNotFound
+from bubbot.cli.commands import answer_command
+from bubbot.errors import CommandRefused, ConfigError, ControlError, EntryNotFound
 from bubbot.settings.loader import Settings
-from bubbot.shell_command import Command, CommandContext, CommandGroup, no_exclusion
+from bubbot.shell_command import CommandContext, CommandGroup
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import TapeQuery
@@ -119,7 +116,7 @@ async def test_every_change_of_a_tape_that_is_there_waits_for_its_session(desk: 
 async def test_a_turn_that_does_not_end_is_not_waited_for_for_ever(
     desk: CommandContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "WRITE_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("bubbot.shell_command.WRITE_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(ConfigError, match=",stop ends it; nothing was written"):
         await do(desk, "memory save", session="work", text="tea")
 
@@ -144,27 +141,14 @@ async def test_what_is_no_writing_command_is_refused(desk: CommandContext) -> No
         await do(desk, "memory import", session="work", path="/etc/passwd")
 
 
-async def test_a_program_is_asked_before_and_confirms(desk: CommandContext) -> None:
-    desk = replace(desk, exclusive=no_exclusion)
+async def test_a_program_is_asked_before_and_confirms(desk: CommandContext, turns: Turns) -> None:
+    turns.over.set()
     request = {"name": "memory save", "arguments": {"session": "work", "text": "Likes tea."}}
     assert await answer_command(desk, Settings(), request)
     other = {**request, "arguments": {"session": "work", "text": "Likes water."}}
-    with pytest.raises(ConfirmationNeeded, match="- Likes tea"):
+    with pytest.raises(CommandRefused, match="- Likes tea"):
         await answer_command(desk, Settings(), other)
     assert await answer_command(desk, Settings(), {**other, "confirmed": True})
-
-
-def test_the_commands_that_belong_to_no_feature_are_there() -> None:
-    for name, (module, constant) in WRITE_COMMANDS.items():
-        found = getattr(import_module(module), constant)
-        assert isinstance(found, Command)
-        assert (found.name, found.writes) == (name, True)
-
-
-def test_the_commands_of_the_store_are_those_of_the_table() -> None:
-    module, constant = STORE_COMMANDS
-    group = getattr(import_module(module), constant)
-    assert {each.name for each in group.commands} == STORE_ACTIONS
 
 
 def test_the_commands_of_a_feature_stand_behind_its_word() -> None:
@@ -176,7 +160,9 @@ def test_the_commands_of_a_feature_stand_behind_its_word() -> None:
         assert {find_feature(each.name) for each in group.commands} == {feature}
 
 
-@pytest.mark.parametrize("word", [*SHARED, *(word for word in COMMANDS if find_feature(word))])
+@pytest.mark.parametrize(
+    "word", ["tape anchors", "tape graph", "tape search", *(word for word in COMMANDS if find_feature(word))]
+)
 def test_the_settings_of_a_command_are_those_of_its_feature(word: str, desk: CommandContext) -> None:
     settings = Settings()
     bound = bind_context(desk, word, settings)

@@ -10,7 +10,6 @@ import pytest
 
 from bubbot.cli.init_service import RequestedService, choose_home
 from bubbot.ops.onboarding.console import Console
-from bubbot.ops.service.render import SYSTEM_HOME
 
 
 @pytest.fixture
@@ -54,6 +53,6 @@ def test_nobody_is_asked_where_it_does_not_answer_or_could_not_run_the_bot(
 def test_the_home_is_that_of_the_service_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BUBBOT_HOME", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert choose_home("system", None) == SYSTEM_HOME
+    assert choose_home("system", None) == Path("/var/lib/bubbot")
     assert choose_home("user", None) == choose_home(None, None) == tmp_path / "bubbot"
     assert choose_home("system", tmp_path) == tmp_path

@@ -15,11 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.cli.output import PIPE_CHARACTERS, AnswerPrinter, raw_output, show, show_json, show_line, show_on_stderr
+from bubbot.cli.output import AnswerPrinter, raw_output, show, show_json, show_line, show_on_stderr
 from bubbot.errors import OutputFailed
-from bubbot.formatting import escape_json
-from bubbot.ports.channel import replace_controls
+from bubbot.formatting import escape_json, replace_controls
 from tests.docs.pages import ROOT
+
+PIPE_CHARACTERS = 4096
+
 
 HOSTILE = "a\x1b]52;c;ZXZpbA==\x07\x9b2J\r\u202etxt\u2066\u200f\u2028\ud800z"
 PRINTERS = {

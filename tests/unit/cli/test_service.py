@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli import service
 from bubbot.cli.main import main
 
 
@@ -26,7 +25,7 @@ def test_it_is_that_of_the_system_for_root_and_that_of_the_user_for_others(
         return 0
 
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    monkeypatch.setattr(service, "_show_status", show_status)
+    monkeypatch.setattr("bubbot.cli.service._show_status", show_status)
     assert main(["--home", str(tmp_path), "service", "status", *options]) == 0
     assert seen == [of_user]
 

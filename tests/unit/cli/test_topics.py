@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from bubbot.app.command_table import COMMANDS
-from bubbot.cli import topics
 from bubbot.cli.main import main
+from bubbot.cli.topics import ENVIRONMENT_TEXTS, EXIT_CODE_TEXTS, TOPICS
 from tests.command_line import json_commands
 from tests.docs.pages import ROOT
 
@@ -19,7 +19,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
-@pytest.mark.parametrize("topic", topics.TOPICS)
+@pytest.mark.parametrize("topic", TOPICS)
 def test_every_topic_is_printed(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", topic]) == 0
     assert len(capsys.readouterr().out.splitlines()) > 3
@@ -27,7 +27,7 @@ def test_every_topic_is_printed(topic: str, capsys: pytest.CaptureFixture[str]) 
 
 def test_the_exit_codes_are_those_of_the_reference() -> None:
     page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
-    assert [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == list(topics.EXIT_CODE_TEXTS)
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == list(EXIT_CODE_TEXTS)
 
 
 def test_every_variable_that_is_read_by_its_name_is_explained() -> None:
@@ -42,7 +42,7 @@ def test_every_variable_that_is_read_by_its_name_is_explained() -> None:
         if name
     }
     assert {"BUBBOT_HOME", "XDG_DATA_HOME", "NO_COLOR"} <= read
-    assert read - topics.ENVIRONMENT_TEXTS.keys() == set()
+    assert read - ENVIRONMENT_TEXTS.keys() == set()
 
 
 def test_every_command_with_json_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

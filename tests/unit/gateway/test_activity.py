@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bubbot.gateway.activity import RECENT_TURNS, ActivityTracker, TurnActivity
+from bubbot.gateway.activity import ActivityTracker, TurnActivity
 from bubbot.ports.channel import (
     Preview,
     StepFinished,
@@ -12,6 +12,8 @@ from bubbot.ports.channel import (
     TurnFinished,
     TurnStarted,
 )
+
+RECENT_TURNS = 10
 
 
 def test_it_hands_on_what_is_shown_and_knows_what_is_done() -> None:

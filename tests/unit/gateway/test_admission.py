@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from bubbot.gateway.admission import (
-    CHATS_WATCHED,
     AdmissionPolicy,
     AdmissionSettings,
-    Decision,
     Ignore,
     OfferPairing,
     RecordOnly,
@@ -20,6 +19,9 @@ from bubbot.gateway.admission import (
 )
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.tape.query import fold_text
+
+CHATS_WATCHED = 1000
+
 
 GROUP, OTHER_GROUP = "-100", "-200"
 SETTINGS = AdmissionSettings(
@@ -247,7 +249,7 @@ class TestBots:
     def test_bots_cause_so_many_turns_a_minute_even_when_people_speak_between(self) -> None:
         clock = Seconds()
         asked = admission(clock=clock)
-        decided: list[Decision] = []
+        decided: list[Any] = []
         for _ in range(8):
             clock.now += 5
             asked.decide(said("3"))
@@ -270,7 +272,7 @@ class TestBots:
     def test_the_chat_that_was_quiet_longest_is_forgotten_first(self) -> None:
         asked = admission()
 
-        def spoke(chat: str) -> Decision:
+        def spoke(chat: str) -> Any:
             return asked.decide(said("9", chat=chat, addressed=True, bot=True))
 
         for chat in (GROUP, *[OTHER_GROUP] * SETTINGS.bot_depth, *[GROUP] * (SETTINGS.bot_depth - 1)):

@@ -80,7 +80,7 @@ async def test_a_channel_is_told_what_is_durable_and_who_may_speak(
         return stage
 
     load = plugins.load
-    monkeypatch.setattr(plugins, "load", lambda group, name: make if name == "stage" else load(group, name))
+    monkeypatch.setattr("bubbot.plugins.load", lambda group, name: make if name == "stage" else load(group, name))
     table = {"kind": "stage", "owners": ["1"], "members": ["2"]}
     settings = Settings(model=ModelSettings(name="scripted"), channels={"mine": table})
     async with open_daemon(settings, Home(tmp_path / "home")) as daemon:

@@ -14,7 +14,7 @@ from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Button, ButtonSet, MessagePart, Outbound, Receipt, Role
-from bubbot.ports.outbox import intent_from, intent_key
+from bubbot.ports.outbox import intent_from
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
@@ -149,7 +149,7 @@ async def test_a_message_besides_the_answer_is_merged_and_sent_with_its_turn() -
         assert (await bench.say(",card")).text == "[True, False]"
         await bench.quiet()
         assert sorted(bench.channel.texts) == ["[True, False]", "a card"]
-        (intent,) = [one for one in await bench.entries(bench.outbox.name) if one.key == intent_key("card")]
+        (intent,) = [one for one in await bench.entries(bench.outbox.name) if one.key == "card:0"]
         receipt = await bench.outbox.receipt_of(intent_from(intent), 0)
         assert receipt
         assert await directory.find_sent(HOME, "test", "card") == receipt

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bubbot.gateway.groups import DAY_SECONDS, MAX_NOTICES_PER_DAY, RETRY_SECONDS, GroupNotices
+from bubbot.gateway.groups import GroupNotices
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.owner import OwnerChat
-from bubbot.gateway.requests import WriteNotice
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import BotAdded, ChatMigration, Inbound, Sender
 from bubbot.stores.inmemory import InMemoryStore
@@ -20,6 +19,10 @@ from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import TIME, Stage, admitting
 from tests.turns import CHANNEL, Bench, Options, running
 from tests.virtual import virtual
+
+DAY_SECONDS = 86400.0
+MAX_NOTICES_PER_DAY = 10
+RETRY_SECONDS = 60.0
 
 
 def bot(store: TapeStore, life: str = "first", **listed: Any) -> Any:
@@ -187,7 +190,7 @@ class Owner:
         self.calls = GroupNotices(Inbox(tape, CountingIds("nonce")), self.notify)
         return self.calls
 
-    async def notify(self, tape: str, key: str, write: WriteNotice, fact: TapeEntry) -> bool:
+    async def notify(self, tape: str, key: str, write: Any, fact: TapeEntry) -> bool:
         self.tries += 1
         if self.has_chat:
             await self.store.append([Batch(tape, (fact,))])

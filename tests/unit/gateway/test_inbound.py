@@ -9,7 +9,6 @@ import pytest
 from msgspec import structs
 
 from bubbot.errors import DeliveryFailed, StoreFull
-from bubbot.gateway.inbound import QUEUE_LIMIT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart, Outbound, Receipt, UnparsedUpdate
 from bubbot.stores.inmemory import InMemoryStore
@@ -17,6 +16,9 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import Batch, TapeStore
 from tests.doubles import CountingIds
 from tests.turns import WAIT, KeptChannel, Options, Played, running, says
+
+QUEUE_LIMIT = 64
+
 
 OUTBOX = "bubbot/outbox/test"
 

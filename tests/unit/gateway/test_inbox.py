@@ -12,7 +12,6 @@ import pytest
 from msgspec import structs
 
 from bubbot.gateway.inbox import Inbox, inbox_tape
-from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL
 from bubbot.ports.channel import Attachment, ButtonPress, Inbound, Sender, UnparsedUpdate
 from bubbot.ports.inbox import done_entry, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound
@@ -23,6 +22,9 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import whole
+
+INBOX_CHECKPOINT_INTERVAL = 50
+
 
 TAPE = inbox_tape("test")
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bubbot.gateway import limits
 from bubbot.gateway.limits import PersonLimiter, PersonLimits
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, Edit, Inbound, Quote, Reaction, Sender
@@ -112,7 +111,7 @@ def test_who_exceeds_a_limit_is_told_once_an_hour_of_each() -> None:
 
 
 def test_of_too_many_people_the_one_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PEOPLE_REMEMBERED", 2)
+    monkeypatch.setattr("bubbot.gateway.limits.PEOPLE_REMEMBERED", 2)
     one = limiter(PersonLimits(messages_per_hour=2))
     assert [one.exceeded(message(0, sender=sender)) for sender in "1213"] == [None] * 4
     assert [one.exceeded(message(1, sender=sender)) for sender in "133"] == ["hour", None, "hour"]

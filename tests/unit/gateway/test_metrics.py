@@ -16,7 +16,7 @@ from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.health import BUDGET_METRICS
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.health.snapshot import HealthSnapshot
-from bubbot.gateway.metrics import MAX_MODEL_LABELS, Metrics
+from bubbot.gateway.metrics import Metrics
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.health import FeatureHealth, MetricSample, MetricSpec
 from bubbot.ports.usage import BudgetSubject
@@ -28,6 +28,8 @@ from tests.gateways import WAITS, Stage, failing, rules
 from tests.turns import Options, Played, running, says
 from tests.unit.gateway.health.test_formatter import FULL
 from tests.virtual import virtual
+
+MAX_MODEL_LABELS = 50
 
 
 def numbers(metrics: Metrics, snapshot: HealthSnapshot = FULL, commits: int = 0) -> Mapping[str, float]:
@@ -55,8 +57,7 @@ async def test_messages_turns_and_deliveries_are_counted_where_they_happen() -> 
     )
     async with running(InMemoryStore(), model, Options(rules=rules()), channel=channel) as bench:
         _, budget = idle()
-        assert bench.line.gate._activity is not None
-        metrics.attach([bench.line], bench.line.gate._activity, budget)
+        metrics.attach([bench.line], bench.activity, budget)
         assert numbers(metrics)["bubbot_turns_total{test,failed}"] == 0
         first = bench.inbound("hello")
         for inbound in (first, first):
@@ -211,8 +212,7 @@ async def test_counts_go_on_where_another_bot_takes_the_place_of_the_first() -> 
         async with running(
             InMemoryStore(), ScriptedModel(), Options(rules=rules()), channel=Stage(), life=life
         ) as bench:
-            activity, budget = idle()
-            metrics.attach([bench.line], bench.line.gate._activity or activity, budget)
+            metrics.attach([bench.line], bench.activity, idle()[1])
             await bench.say("hello")
             await bench.quiet()
     found = numbers(metrics)

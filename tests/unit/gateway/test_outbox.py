@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.gateway import outbox_views
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbox import Outbox, outbox_tape
-from bubbot.gateway.outbox_views import OUTBOX_CHECKPOINT_INTERVAL, LiveMessage
+from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.stores.inmemory import InMemoryStore
@@ -18,6 +17,9 @@ from bubbot.tape.entry import event
 from bubbot.tape.store import TapeStore
 from tests.tapes import whole
 from tests.unit.gateway.test_inbox import CountingStore, home, service
+
+OUTBOX_CHECKPOINT_INTERVAL = 50
+
 
 TAPE = outbox_tape("test")
 
@@ -207,7 +209,7 @@ class TestLive:
         assert [one.inbound for one in await outbox.unanswered_live()] == [1]
 
     async def test_of_very_many_the_newest_are_looked_at(self, outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(outbox_views, "MAX_PREVIEW_FACTS_READ", 2)
+        monkeypatch.setattr("bubbot.gateway.outbox_views.MAX_PREVIEW_FACTS_READ", 2)
         for inbound in (7, 8, 9):
             await outbox.begin_live(inbound, "test:home", MessagePart("home", "half …"))
         assert [one.inbound for one in await outbox.unanswered_live()] == [8, 9]

@@ -12,10 +12,9 @@ from msgspec import structs
 
 from bubbot.arguments.fields import NoArguments
 from bubbot.gateway.outbox import Outbox
-from bubbot.gateway.presses import MAX_EDITED_CHARS, FoundButton, find_button, pressed_part
+from bubbot.gateway.presses import FoundButton, find_button, pressed_part
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import (
-    MAX_BUTTON_ID_BYTES,
     Button,
     ButtonPress,
     ButtonSet,
@@ -36,6 +35,10 @@ from bubbot.tool import Tool, tool
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import Stage, admitting
 from tests.turns import HOME, Bench, Options, running
+
+MAX_EDITED_CHARS = 900
+MAX_BUTTON_ID_BYTES = 64
+
 
 SAY = Texts().say
 INBOX, OUTBOX = "bubbot/inbox/test", "bubbot/outbox/test"

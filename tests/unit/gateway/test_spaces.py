@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
@@ -9,7 +11,6 @@ from bubbot.errors import ConfigError
 from bubbot.gateway.admission import (
     AdmissionPolicy,
     AdmissionSettings,
-    Decision,
     Ignore,
     OfferPairing,
     RecordOnly,
@@ -26,7 +27,7 @@ SAID = Inbound(
 )
 
 
-def decide(space: SpaceRules, inbound: Inbound = SAID, **settings: object) -> Decision:
+def decide(space: SpaceRules, inbound: Inbound = SAID, **settings: object) -> Any:
     given = AdmissionSettings(spaces={SERVER: space}, **settings)  # type: ignore[arg-type]
     return AdmissionPolicy(given, lambda _channel, _who: Role.STRANGER, lambda: 0.0).decide(inbound)
 

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from bubbot.models.catalogue.sizes import find_output_limit, find_price, find_second_price
-from bubbot.models.usage import DEFAULT_OUTPUT_LIMIT_TOKENS, MAX_ADDED_TOKENS, UsageMeter
+from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import ModelRequest, Usage
+
+DEFAULT_OUTPUT_LIMIT_TOKENS = 1_000_000
+MAX_ADDED_TOKENS = 100_000
+
 
 REQUEST = ModelRequest("", ({"role": "user", "content": "x" * 1_000},))
 LARGEST = len(REQUEST.as_bytes()) + MAX_ADDED_TOKENS

@@ -9,7 +9,7 @@ import pytest
 from bubbot.app.settings import load
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.configuration import HIDDEN, ConfigEditor
+from bubbot.ops.configuration import ConfigEditor
 
 SECRET = "canary-of-a-key"
 
@@ -103,7 +103,7 @@ def test_a_secret_goes_to_a_file_of_its_own_and_is_never_shown(home: Home) -> No
     assert 'api_key_file = "secrets/model-api-key"' in lines(home)
     assert (home.path / "secrets" / "model-api-key").stat().st_mode & 0o077 == 0
     assert load(home=home.path).model.api_key is not None
-    assert editor(home).read("model.api_key").value == HIDDEN
+    assert editor(home).read("model.api_key").value == "[secret]"
     assert SECRET not in str(editor(home).list_values(all_settings=True))
 
 

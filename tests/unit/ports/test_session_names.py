@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.gateway.inbox import Inbox
+from bubbot.home import Home
 from bubbot.ports.channel import ChatMigration
-from bubbot.ports.session_names import (
-    find_tape,
-    first_session,
-    parse_session,
-    read_current_sessions,
-    read_session,
-    require_user_tape,
-)
+from bubbot.ports.session_names import read_current_sessions, read_session
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService, session_tape
 from tests.doubles import CountingIds, SteppingClock
+from tests.e2e.inside import run
+from tests.planting import write
 from tests.tapes import batch, note
 
 
-async def test_a_chat_that_moved_is_found_by_each_of_its_ids(memory_store: InMemoryStore) -> None:
-    name = session_tape("home", "telegram:-1")
-    await memory_store.append([batch(note("hello"), tape=name)])
-    tape = TapeService(memory_store, "bubbot/inbox/telegram", now=SteppingClock(), new_id=CountingIds("i"))
-    inbox = Inbox(tape, CountingIds("i"))
-    for old, new in (("-1", "-1001"), ("-1001", "-1002")):
-        await inbox.record_migration(ChatMigration("telegram", f"u{old}", old, new, "2026-11-21T20:21:00+00:00"))
-    for chat in ("telegram:-1", "telegram:-1001", "telegram:-1002", name):
-        assert await find_tape(memory_store, "home", chat) == name
-        assert await first_session(memory_store, chat) == ("telegram:-1" if chat != name else name)
-    assert await first_session(memory_store, "telegram:-1002:7") == "telegram:-1:7"
-    assert [await first_session(memory_store, text) for text in ("here", "telegram:-3")] == ["here", "telegram:-3"]
-    with pytest.raises(EntryNotFound):
-        await find_tape(memory_store, "home", "telegram:-3")
+def tape_of(home: Path, name: str) -> str | None:
+    """The tape that a command opens for this word; None if there is none."""
+    done = run(home, "tape", "anchors", name, "--json")
+    assert done.returncode in (0, 1), done.stderr.decode()
+    return None if done.returncode else str(json.loads(done.stdout)["tape"])
+
+
+def test_a_chat_that_moved_is_found_by_each_of_its_ids(home: Home) -> None:
+    async def move(store: SqliteStore) -> None:
+        name = session_tape(await store.workspace("unused"), "telegram:-1")
+        await store.append([batch(note("hello"), tape=name)])
+        tape = TapeService(store, "bubbot/inbox/telegram", now=SteppingClock(), new_id=CountingIds("i"))
+        inbox = Inbox(tape, CountingIds("i"))
+        for old, new in (("-1", "-1001"), ("-1001", "-1002")):
+            await inbox.record_migration(ChatMigration("telegram", f"u{old}", old, new, "2026-11-21T20:21:00+00:00"))
+
+    write(home, move)
+    name = tape_of(home.path, "telegram:-1")
+    assert name is not None
+    for chat in ("telegram:-1001", "telegram:-1002", name):
+        assert tape_of(home.path, chat) == name
+    for chat in ("telegram:-3", "here"):
+        assert tape_of(home.path, chat) is None
 
 
 async def test_a_chat_that_moved_and_came_back_is_named_by_its_current_id(memory_store: InMemoryStore) -> None:
@@ -70,21 +78,20 @@ async def test_the_session_of_a_tape_is_that_of_its_import_else_of_its_beginning
     assert [await read_session(memory_store, tape) for tape in tapes] == ["stdin:a", "", "stdin:c", ""]
 
 
-@pytest.mark.parametrize(
-    ("text", "session"),
-    [("work", "stdin:work"), (" work ", "stdin:work"), ("telegram:42", "telegram:42"), ("a:b:c", "a:b:c"), ("x" * 200, "stdin:" + "x" * 200)],
-)  # fmt: skip
-def test_a_name_is_a_session_of_the_terminal_unless_it_has_a_channel(text: str, session: str) -> None:
-    assert parse_session(text) == session
+def test_a_name_is_a_session_of_the_terminal_unless_it_has_a_channel(home: Home) -> None:
+    for text, same in ((" work ", "stdin:work"), ("a:b:c", "a:b:c"), ("x" * 200, "stdin:" + "x" * 200)):
+        assert run(home.path, "memory", "save", text, "tea").returncode == 0
+        assert tape_of(home.path, text.strip()) == tape_of(home.path, same) is not None
 
 
 @pytest.mark.parametrize("text", ["", "  ", ":a", "a:", "a::b", "a\x1bb", "x" * 201])
-def test_what_names_no_session_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError):
-        parse_session(text)
+def test_what_names_no_session_is_refused(home: Home, text: str) -> None:
+    done = run(home.path, "memory", "save", text, "tea")
+    assert done.returncode == 2
+    assert done.stderr
 
 
-def test_a_tape_of_the_system_is_refused() -> None:
-    require_user_tape("home/bubbot", "reset")
-    with pytest.raises(ConfigError, match="never reset"):
-        require_user_tape("bubbot/imports", "reset")
+def test_a_tape_of_the_system_is_refused(home: Home) -> None:
+    done = run(home.path, "access", "grant-reading", "bubbot/imports", "telegram:7")
+    assert b"bubbot/imports belongs to the system and is never read by grant" in done.stderr
+    assert done.returncode == 2

@@ -17,17 +17,21 @@ from bubbot.formatting import clean
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.turn import Turn
-from bubbot.runtime.calls import MAX_ARGUMENTS_CHARS, PARALLEL_CALLS, ToolLimits, shorten
+from bubbot.runtime.calls import ToolLimits, shorten
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
-from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
 from bubbot.tool import INSIDE, READS_OWN, Effect, Tool, tool
 from tests.raw import tamper
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, calls, replying, running, says
+
+MAX_ARGUMENTS_CHARS = 80
+PARALLEL_CALLS = 4
+NOT_RUN = "not run: the turn was cut off before this call began"
+OUTCOME_UNKNOWN = "outcome unknown: the bot stopped before this call was finished; it may or may not have happened"
 
 
 def giving(output: object) -> Tool:

@@ -13,17 +13,14 @@ import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import NoArguments
-from bubbot.features.memory.block import MAX_SECTION_CHARS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
-from bubbot.features.strategies.facts import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
-from bubbot.ports.turn import EntryRef, Turn
+from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import (
-    ComposedRequest,
     ContextPolicy,
     PromptText,
     RequestComposer,
@@ -46,6 +43,9 @@ from tests.doubles import NO_RUNNER, CountingIds, SteppingClock
 from tests.tapes import notes
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_lessons, no_other, running, says
 
+MAX_SECTION_CHARS = 16_384
+
+
 BERLIN = ZoneInfo("Europe/Berlin")
 SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {"q": {"type": "string"}}}),)
 
@@ -60,7 +60,7 @@ def open_tape(store: TapeStore) -> TapeService:
     return TapeService(store, HOME, now=SteppingClock(), new_id=CountingIds())
 
 
-async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> ComposedRequest:
+async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> Any:
     models = SessionModels(ScriptedModel(traits=traits), no_other, tuple, no_lessons())
     memory = MemoryFeature(Path("unused"), turn.now, MemorySettings())
     policy = ContextPolicy(**{"sections": [memory.build_block], "strategies": OWN_STRATEGIES, **settings})
@@ -69,7 +69,8 @@ async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: An
 
 
 async def system(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> str:
-    return (await composed(turn, traits, **settings)).request.system
+    text: str = (await composed(turn, traits, **settings)).request.system
+    return text
 
 
 class TestTheSystemPrompt:
@@ -162,8 +163,8 @@ class TestTheRequest:
 async def test_what_a_section_shows_is_foreign_unless_somebody_judged_it(
     turn: Turn,
     memory_store: InMemoryStore,
-    judged: Sequence[tuple[EntryRef, Source]] | None,
-    expected: Sequence[EntryRef],
+    judged: Sequence[tuple[tuple[str, int], Source]] | None,
+    expected: Sequence[tuple[str, int]],
 ) -> None:
     await memory_store.append([Batch("notes", (make.message("assistant", "from a page", **stamp_of(Source.WORLD)),))])
 
@@ -174,8 +175,8 @@ async def test_what_a_section_shows_is_foreign_unless_somebody_judged_it(
 
 
 async def test_a_window_is_read_from_its_newest_cut(turn: Turn) -> None:
-    of_subtask = make.event(CUT, {"from": 4}, fork="f1")
-    await turn.tape.append([*[make.message("user", "x")] * 3, make.event(CUT, {"from": 3}), of_subtask])
+    of_subtask = make.event("context/cut", {"from": 4}, fork="f1")
+    await turn.tape.append([*[make.message("user", "x")] * 3, make.event("context/cut", {"from": 3}), of_subtask])
     cases = (("compact", ""), ("compact", "f1"), ("compact", "f2"), ("window", ""))
     views = [ContextView(name, fork=fork, strategies=OWN_STRATEGIES) for name, fork in cases]
     spans = [(await narrow_view(turn.tape, view)).spans for view in views]

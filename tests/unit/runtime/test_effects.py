@@ -18,15 +18,27 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
-from bubbot.runtime.calls import REFUSAL_LIMIT, ToolLimits
-from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
+from bubbot.runtime.calls import ToolLimits
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
-from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
-from bubbot.tool import INSIDE, READS_OWN, CallPlan, Effect, Repeat, Tool, ToolOutput, digest_call, tool
+from bubbot.tool import (
+    INSIDE,
+    READS_OWN,
+    CallPlan,
+    Effect,
+    Repeat,
+    Tool,
+    ToolOutput,
+    digest_call,
+    tool,
+)
 from tests.provider_rules import alternation_faults, faults
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says
+
+REFUSAL_LIMIT = 3
+NOT_RUN = "not run: the turn was cut off before this call began"
+OUTCOME_UNKNOWN = "outcome unknown: the bot stopped before this call was finished; it may or may not have happened"
 
 
 class SendArgs(Args, frozen=True):
@@ -148,9 +160,9 @@ class TestBegin:
             await bench.say("go")
             entries = await bench.entries()
         data = {"call": "c-a", "tool": "look.on", "digest": digest_call(look_on, SendArgs(text="a")), "once": "never"}
-        assert (seen[-1].name, dict(seen[-1].payload["data"])) == (EFFECT_BEGIN, data)
-        place = names_of(entries).index(EFFECT_BEGIN)
-        assert names_of(entries)[place + 1 : place + 3] == [EFFECT_END, "tool_result"]
+        assert (seen[-1].name, dict(seen[-1].payload["data"])) == ("effect.begin", data)
+        place = names_of(entries).index("effect.begin")
+        assert names_of(entries)[place + 1 : place + 3] == ["effect.end", "tool_result"]
         assert dict(entries[place + 1].payload["data"]) == {"call": "c-a", "status": "ok"}
 
     async def test_the_result_is_durable_before_the_next_call_of_the_step(self, store: TapeStore) -> None:
@@ -167,7 +179,7 @@ class TestBegin:
         options = Options(tools=[World().tool(effect=effect)])
         async with running(memory_store, Played(both("a"), says("ok")), options) as bench:
             await bench.say("go")
-            assert {EFFECT_BEGIN, EFFECT_END}.isdisjoint(names_of(await bench.entries()))
+            assert {"effect.begin", "effect.end"}.isdisjoint(names_of(await bench.entries()))
 
     async def test_a_plan_may_say_that_this_call_acts_outside(self, memory_store: InMemoryStore) -> None:
         async def plan(turn: Turn, args: SendArgs) -> CallPlan:
@@ -176,13 +188,13 @@ class TestBegin:
         options = Options(tools=[World().tool(effect=INSIDE, plan=plan)])
         async with running(memory_store, Played(both("in", "out"), says("ok")), options) as bench:
             await bench.say("go")
-            assert [begin["call"] for begin in await bench.events(EFFECT_BEGIN)] == ["c-out"]
+            assert [begin["call"] for begin in await bench.events("effect.begin")] == ["c-out"]
 
     async def test_a_call_whose_begin_cannot_be_stored_does_not_run(self, memory_store: InMemoryStore) -> None:
         world, real, failed = World(), memory_store.extend_fork, list[str]()
 
         async def full(fork: str, staged: Any, reset: Any = None) -> Any:
-            if not failed and any(entry.name == EFFECT_BEGIN for batch in staged for entry in batch.entries):
+            if not failed and any(entry.name == "effect.begin" for batch in staged for entry in batch.entries):
                 failed.append("the disk is full")
                 raise StoreFull("the disk is full")
             return await real(fork, staged, reset)
@@ -201,7 +213,7 @@ class TestBegin:
         options = replace(world.options(), features=[Feature(name="changing", around_tool=[change])])
         async with running(memory_store, Played(both("a"), says("ok")), options) as bench:
             await bench.say("go")
-            (begin,) = await bench.events(EFFECT_BEGIN)
+            (begin,) = await bench.events("effect.begin")
         assert (world.texts, begin["digest"]) == (["b"], digest_call(world.tool(), SendArgs(text="b")))
 
     async def test_middleware_cannot_run_one_twice_that_must_not(self, memory_store: InMemoryStore) -> None:
@@ -221,7 +233,7 @@ class TestBegin:
         async with running(memory_store, ScriptedModel(), world.options()) as bench:
             assert (await bench.say(",send.out a")).text == "sent a"
             entries = await bench.entries()
-        assert names_of(entries)[-4:] == [EFFECT_BEGIN, EFFECT_END, "command", "turn/end"]
+        assert names_of(entries)[-4:] == ["effect.begin", "effect.end", "command", "turn/end"]
         assert entries[-4].payload["data"]["call"] == ""
 
     async def test_an_error_ends_it_as_an_error(self, memory_store: InMemoryStore) -> None:
@@ -234,14 +246,14 @@ class TestBegin:
             memory_store, Played(both("a", name="break_it"), says("ok")), Options(tools=[break_it])
         ) as bench:
             await bench.say("go")
-            assert [end["status"] for end in await bench.events(EFFECT_END)] == ["error"]
+            assert [end["status"] for end in await bench.events("effect.end")] == ["error"]
 
     async def test_equal_calls_of_a_turn_have_keys_of_their_own(self, memory_store: InMemoryStore) -> None:
         world = World(Repeat.KEY)
         steps = [both("a"), both("a"), says("ok")]
         async with running(memory_store, Played(*steps), world.options()) as bench:
             await bench.say("go")
-            keys = [begin["key"] for begin in await bench.events(EFFECT_BEGIN)]
+            keys = [begin["key"] for begin in await bench.events("effect.begin")]
         assert [key for _, key in world.sent] == keys
         assert len(set(keys)) == 2
 
@@ -288,7 +300,7 @@ def _as_before(batch: Any) -> Any:
     entries = [
         replace(entry, payload={name: value for name, value in entry.payload.items() if name != "outside"})
         for entry in batch.entries
-        if entry.name != EFFECT_BEGIN
+        if entry.name != "effect.begin"
     ]
     return replace(batch, entries=tuple(entries))
 
@@ -322,7 +334,7 @@ class TestRunAgain:
         text, told, bench = await world.go_on(store, both("a"), says("ok"))
         assert (text, world.texts, told) == ("ok", ["a"], ["sent a", "sent a"])
         assert len(set(world.sent)) == 1
-        begins = [begin["key"] for begin in await bench.events(EFFECT_BEGIN)]
+        begins = [begin["key"] for begin in await bench.events("effect.begin")]
         assert len(begins) == 2
         assert len(set(begins)) == 1
         for request in bench.requests:
@@ -439,7 +451,7 @@ class TestRunAgain:
             memory_store, Played(order, both("a", name="look_up"), says("x"), says("ok")), options
         ) as bench:
             await bench.say("go")
-            assert [begin["call"] for begin in await bench.events(EFFECT_BEGIN)] == ["c-a"]
+            assert [begin["call"] for begin in await bench.events("effect.begin")] == ["c-a"]
 
     async def test_what_another_sub_task_changed_inside_answers_nobody_else(self, memory_store: InMemoryStore) -> None:
         world, inner = World(stuck={"b": "before"}), World()

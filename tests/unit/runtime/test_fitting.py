@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.features.strategies.facts import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
-from bubbot.runtime import fitting
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
@@ -69,7 +67,7 @@ async def test_nothing_is_cut_while_the_count_says_that_it_fits(memory_store: In
     model = Counting(6.0)
     async with running(memory_store, model) as bench:
         cut_after = 0
-        while not await bench.events(CUT):
+        while not await bench.events("context/cut"):
             await talk(bench, 1)
             cut_after += 1
             assert cut_after < 60
@@ -89,7 +87,7 @@ async def test_dense_text_is_cut_until_the_count_fits(memory_store: InMemoryStor
     ) as bench:
         await talk(bench, 40)
         assert max(map(model.tokens, bench.requests)) <= ROOM
-        assert 1 < len(await bench.events(CUT)) < 20
+        assert 1 < len(await bench.events("context/cut")) < 20
         sent = [step for step in await steps(bench) if step["status"] == "ok"]
         # The hint of a summary takes room too, until a new window is the better choice.
         assert len(await steps(bench)) == 40 or selector == "summary"
@@ -108,7 +106,7 @@ async def test_between_two_cuts_requests_extend_each_other(memory_store: InMemor
             after.messages[: len(before.messages)] != before.messages
             for before, after in zip(bench.requests, bench.requests[1:], strict=False)
         )
-        assert breaks == len(await bench.events(CUT)) > 0
+        assert breaks == len(await bench.events("context/cut")) > 0
 
 
 async def test_dense_new_text_behind_loose_old_text_is_cut_in_several_rounds(memory_store: InMemoryStore) -> None:
@@ -174,7 +172,7 @@ async def declines(_: ModelRequest) -> TokenCount | None:
 async def test_where_counting_fails_the_estimate_holds(
     memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch, count: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(fitting, "COUNT_TIMEOUT", 0.01)
+    monkeypatch.setattr("bubbot.runtime.fitting.COUNT_TIMEOUT", 0.01)
     model, plain = Counting(1.0), ScriptedModel(traits=SMALL)
     monkeypatch.setattr(model, "count", count)
     async with running(memory_store, model) as bench, running(InMemoryStore(), plain) as other:
@@ -188,6 +186,6 @@ async def test_where_counting_fails_the_estimate_holds(
 async def test_a_real_store_keeps_the_count_and_rebuilds_the_request(store: SqliteStore) -> None:
     async with running(store, Counting(1.4)) as bench:
         await talk(bench, 12)
-        assert await bench.events(CUT)
+        assert await bench.events("context/cut")
         assert {step["count"]["by"] for step in await steps(bench) if "count" in step} == {"test"}
         await assert_rebuilt(bench)

@@ -15,14 +15,15 @@ from bubbot.models.usage import UsageMeter
 from bubbot.ports.channel import Role
 from bubbot.ports.model import Lesson, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Transcript, Usage
 from bubbot.runtime.compose import rebuild_sent
-from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
-from bubbot.runtime.runner import MAX_LESSONS
-from bubbot.tape.events import MODEL_FORGOTTEN, MODEL_LEARNED, STEP_EVENT
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import TapeStore
 from tests.budgets import budget_tape, metering, opened, plan
 from tests.turns import HOME, Bench, Options, Replying, running
+
+MAX_LESSONS = 4
+
 
 NAME = "openai/strict"
 Judge = Callable[[ModelRequest], str]
@@ -76,7 +77,7 @@ def no_tools(request: ModelRequest) -> str:
 
 
 async def steps(bench: Bench) -> list[Any]:
-    return await bench.events(STEP_EVENT)
+    return await bench.events("loop.step")
 
 
 async def test_it_is_asked_again_without_what_it_refused_and_asked_so_from_then_on(store: TapeStore) -> None:
@@ -84,7 +85,7 @@ async def test_it_is_asked_again_without_what_it_refused_and_asked_so_from_then_
     async with running(store, model) as bench:
         late.lessons = bench.lessons
         first, second = await bench.say("hello"), await bench.say("again")
-        (learned,) = await bench.events(MODEL_LEARNED, MODELS_TAPE)
+        (learned,) = await bench.events("model/learned", "bubbot/models")
         step, later = await steps(bench)
         tape: TapeHandle = bench.service(HOME)
         rebuilt = [await rebuild_sent(each, tape, strategies=OWN_STRATEGIES) for each in (step, later)]
@@ -97,7 +98,7 @@ async def test_it_is_asked_again_without_what_it_refused_and_asked_so_from_then_
     refused, answered = step["attempts"]
     assert (refused["status"], refused["taught"], "fit" in refused) == ("failed", "no_tools@1", False)
     assert [dict(rule) for rule in answered["fit"]["rules"]] == [{"rule": "no_tools@1"}]
-    assert later["attempts"][0]["fit"]["rules"][0]["learned"] == (MODELS_TAPE, 1)
+    assert later["attempts"][0]["fit"]["rules"][0]["learned"] == ("bubbot/models", 1)
     assert all(each.is_equal for each in rebuilt)
     forged = {
         **later,
@@ -140,7 +141,7 @@ async def test_what_does_not_help_is_not_remembered_and_new_is_named(memory_stor
         late.lessons = bench.lessons
         result = await bench.say("hello")
         assert bench.lessons.find_known(NAME) == []
-        assert await bench.events(MODEL_LEARNED, MODELS_TAPE) == []
+        assert await bench.events("model/learned", "bubbot/models") == []
     assert (result.status, len(client.requests)) == ("failed", 2)
     assert ",new begins a new conversation" in result.text
 
@@ -157,7 +158,7 @@ async def test_several_refusals_of_one_call_are_bounded(memory_store: TapeStore)
     async with running(memory_store, model) as bench:
         late.lessons = bench.lessons
         assert (await bench.say("hello")).status == "answered"
-        assert [each["rule"] for each in await bench.events(MODEL_LEARNED, MODELS_TAPE)] == [
+        assert [each["rule"] for each in await bench.events("model/learned", "bubbot/models")] == [
             "no_tools@1",
             "no_system@1",
         ]
@@ -171,7 +172,7 @@ async def test_of_several_guesses_only_what_helped_is_remembered(memory_store: T
     async with running(memory_store, model) as bench:
         late.lessons = bench.lessons
         assert (await bench.say("hello")).status == "answered"
-        assert [each["rule"] for each in await bench.events(MODEL_LEARNED, MODELS_TAPE)] == ["no_system@1"]
+        assert [each["rule"] for each in await bench.events("model/learned", "bubbot/models")] == ["no_system@1"]
         await bench.say("again")
     assert (client.refused, bool(client.requests[-1].tools)) == (2, True)
 
@@ -190,8 +191,8 @@ async def test_an_owner_lets_it_be_asked_in_the_usual_form_again(memory_store: T
         await bench.say("hello")
         assert client.requests[-1].tools
         assert (await bench.say(",model.relearn")).text == f"{NAME} has refused nothing so far."
-        assert len(await bench.events(MODEL_FORGOTTEN, MODELS_TAPE)) == 1
-        fresh = ModelLessons(bench.service(MODELS_TAPE))
+        assert len(await bench.events("model/forgotten", "bubbot/models")) == 1
+        fresh = ModelLessons(bench.service("bubbot/models"))
         await fresh.load()
         assert fresh.find_known(NAME) == []
 
@@ -202,7 +203,7 @@ async def test_nobody_else_takes_back_what_was_learned(memory_store: TapeStore) 
         late.lessons = bench.lessons
         await bench.say("hello")
         assert "owner" in (await bench.say(",model.relearn")).text
-        assert await bench.events(MODEL_FORGOTTEN, MODELS_TAPE) == []
+        assert await bench.events("model/forgotten", "bubbot/models") == []
         await bench.say("again")
     assert client.refused == 1
 
@@ -215,7 +216,7 @@ async def test_of_equal_lessons_the_first_counts(memory_store: TapeStore) -> Non
         lessons.try_out(lesson)
         await lessons.keep([lesson])
     await lessons.load()
-    assert [lesson.fact for lesson in lessons.find(NAME, "")] == [(MODELS_TAPE, 1)]
+    assert [lesson.fact for lesson in lessons.find(NAME, "")] == [("bubbot/models", 1)]
 
 
 @pytest.mark.parametrize("words", ["", "a passing trouble"])

@@ -10,18 +10,13 @@ import pytest
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
-from bubbot.features.strategies import summaries
-from bubbot.features.strategies.facts import CUT
 from bubbot.features.strategies.recall import recall_for
 from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.runtime import compose
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape import service as service_module
-from bubbot.tape import window as window_module
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.query import TapeQuery
@@ -41,11 +36,11 @@ ROOM = ModelTraits(context_tokens=6_000)
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (service_module, window_module):
-        monkeypatch.setattr(module, "WINDOW_CACHE_ENTRIES", CACHED)
-    monkeypatch.setattr(compose, "SHORT_WINDOW", SHORT)
-    for paged in (compose, summaries):
-        monkeypatch.setattr(paged, "PAGE_ENTRIES", PAGE)
+    monkeypatch.setattr("bubbot.tape.service.WINDOW_CACHE_ENTRIES", CACHED)
+    monkeypatch.setattr("bubbot.tape.window.WINDOW_CACHE_ENTRIES", CACHED)
+    monkeypatch.setattr("bubbot.runtime.compose.SHORT_WINDOW", SHORT)
+    monkeypatch.setattr("bubbot.runtime.compose.PAGE_ENTRIES", PAGE)
+    monkeypatch.setattr("bubbot.features.strategies.summaries.PAGE_ENTRIES", PAGE)
 
 
 class ReadEntries:
@@ -119,7 +114,7 @@ async def test_a_turn_reads_what_it_has_room_for(bench: Bench, read: ReadEntries
 @pytest.mark.parametrize("bench", ["compact", "counted", "retrieval"], indirect=True)
 async def test_what_it_left_out_is_recorded_and_stays_so(bench: Bench, read: ReadEntries) -> None:
     await bench.say("hello")
-    (cut,) = await bench.events(CUT)
+    (cut,) = await bench.events("context/cut")
     read.take()
     await bench.say("and now?")
     assert read.take() < PAGE
@@ -144,13 +139,13 @@ async def test_what_people_said_while_nobody_asked_is_not_read_either(
 ) -> None:
     async with running(long_store, ScriptedModel(traits=ROOM)) as bench:
         await bench.say("hello")
-        (cut,) = await bench.events(CUT)
+        (cut,) = await bench.events("context/cut")
         heard = [message("user", f"heard {place}", group=True) for place in range(LENGTH // 2)]
         await bench.tape().append(heard)
         read.take()
         await bench.say("what did I miss?")
         assert read.take() < MOST
-        *_, newest = await bench.events(CUT)
+        *_, newest = await bench.events("context/cut")
         assert newest["since"] == cut["since"]
         assert (newest["left_out"][0][0], newest["from"] > LENGTH) == (2, True)
         await assert_rebuilt(bench)

@@ -23,7 +23,6 @@ from bubbot.ports.model import ModelTraits
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.runtime.context.selectors import select_messages
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ContextStrategy, ModelContext
-from bubbot.runtime.context.view import CONTEXT_VERSION
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.settings.loader import ModelSettings
 from bubbot.tape.query import AfterAnchor, IdRanges
@@ -32,6 +31,9 @@ from tests.installed import installed
 from tests.made_settings import make_settings
 from tests.provider_rules import faults
 from tests.turns import Bench, Options, Played, calls, running, says
+
+CONTEXT_VERSION = 4
+
 
 Choose = Callable[[ContextInput], Any]
 

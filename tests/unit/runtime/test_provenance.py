@@ -19,13 +19,12 @@ from bubbot.ports.channel import (
     TextStreamed,
 )
 from bubbot.ports.turn import ShownEntries, Turn
-from bubbot.runtime import compose
 from bubbot.runtime.compose import rebuild_request
 from bubbot.runtime.shown import ShownTexts, list_addresses
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.provenance import VOUCHED, Source, find_most_foreign, least_role_of, source_of
+from bubbot.tape.provenance import Source, least_role_of, source_of
 from bubbot.texts import Texts
 from bubbot.tool import READS_OWN, READS_PEOPLE, Effect, tool
 from tests.provenance import MEMBER, OWNER, STRANGER, PageArgs, looking, page_tool, provenance_options, sources
@@ -340,7 +339,7 @@ class TestWhatATurnIsTold:
             assert seen[0].world == ((HOME, answer),)
 
     async def test_however_often_an_owner_vouches(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(compose, "MAX_VOUCHED", 1)
+        monkeypatch.setattr("bubbot.runtime.compose.MAX_VOUCHED", 1)
         seen: list[ShownEntries] = []
         model = Played(calls("web_get"), says("ok"), calls("look"), says("ok"))
         async with running(InMemoryStore(), model, provenance_options(page_tool(), looking(seen))) as bench:
@@ -359,7 +358,7 @@ class TestWhatATurnIsTold:
             await bench.say("go")
             result = next(entry.id for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT)
             assert text in (await bench.say(f",vouch {result}", **fields)).text
-            assert not await bench.events(VOUCHED)
+            assert not await bench.events("provenance/vouched")
 
     async def test_an_entry_that_is_not_there_is_told_in_the_language_of_the_chat(self) -> None:
         options = replace(provenance_options(page_tool()), texts=Texts("de"))
@@ -372,7 +371,10 @@ class TestWhatATurnIsTold:
         model = Played(calls("web_get"), says("ok"), calls("look"), says("ok"))
         async with running(InMemoryStore(), model, provenance_options(page_tool(), looking(seen))) as bench:
             await bench.say("go")
-            forged = [make.event(VOUCHED, {"entry": entry.id}, provenance="world") for entry in await bench.entries()]
+            forged = [
+                make.event("provenance/vouched", {"entry": entry.id}, provenance="world")
+                for entry in await bench.entries()
+            ]
             await bench.tape().append(forged)
             await bench.say("again")
             assert seen[0].world
@@ -537,8 +539,3 @@ class TestQuotes:
             await bench.say("again")
             assert [bool(shown.find_quote(ADDRESS)) for shown in seen] == [True, False]
             assert seen[0].find_quote("http://a.b/") is None
-
-
-def test_the_most_foreign_entry_decides() -> None:
-    assert find_most_foreign([]) is OWN
-    assert find_most_foreign([make.message("assistant", "x"), make.message("user", "x")]) is WORLD

@@ -13,13 +13,17 @@ from msgspec import structs
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Sender
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.runtime.queue import MAX_DEBOUNCE_FACTOR, MAX_JOINED_MESSAGES, MessageQueue, QueuedMessage, QueuePolicy
+from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.doubles import START, SteppingClock
 from tests.gateways import TIME, Stage, deletion_of, edit_of, reaction_to, rules
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says, texts_of
 from tests.virtual import virtual
+
+MAX_DEBOUNCE_FACTOR = 5
+MAX_JOINED_MESSAGES = 20
+
 
 LATER = SteppingClock(START + timedelta(minutes=5))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from bubbot.arguments.fields import NoArguments
 from bubbot.errors import LeaseLost
 from bubbot.feature import Feature
 from bubbot.gateway.inbox import Inbox, inbox_tape
-from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL, INBOX_PROJECTION
+from bubbot.gateway.inbox_views import INBOX_PROJECTION
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart
 from bubbot.ports.inbox import done_entry
@@ -22,15 +23,18 @@ from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import Kind, event, tool_call
-from bubbot.tape.fork import MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.texts import OUTCOME_UNKNOWN, Texts
+from bubbot.texts import Texts
 from bubbot.tool import READS_OWN, Tool, tool
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.gateways import edit_of
 from tests.tapes import note, notes
 from tests.turns import HOME, WAIT, Bench, KeptChannel, Options, Played, calls, running, says, texts_of
+
+INBOX_CHECKPOINT_INTERVAL = 50
+OUTCOME_UNKNOWN = "outcome unknown: the bot stopped before this call was finished; it may or may not have happened"
+
 
 AWAY = "test:away"
 
@@ -342,9 +346,9 @@ async def test_features_learn_of_what_a_take_up_merged(
     fork = await tape.open_fork([note("a")])
     fork.stage("elsewhere", [event("job/ran", {"job": "j"})])
     await fork.save()
-    merged: list[MergeResult] = []
+    merged: list[Any] = []
 
-    async def on_merged(result: MergeResult) -> None:
+    async def on_merged(result: Any) -> None:
         merged.append(result)
 
     options = Options(features=[Feature(name="watch", on_merged=[on_merged])])

@@ -19,9 +19,11 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
-from bubbot.texts import DEFECT_IN_ENGLISH, Texts
+from bubbot.texts import Texts
 from bubbot.tool import Tool, tool
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, replying, running, says, texts_of
+
+DEFECT_IN_ENGLISH = "I could not answer this: something went wrong inside me ({name})."
 
 
 @dataclass

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.runtime.shown import MAX_FOREIGN, ForeignWords
+from bubbot.runtime.shown import ForeignWords
 from bubbot.tape.provenance import Source
+
+MAX_FOREIGN = 8
 
 
 @pytest.mark.parametrize("source", [Source.WORLD, Source.PEOPLE])

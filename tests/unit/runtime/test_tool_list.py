@@ -13,7 +13,6 @@ from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_size
-from bubbot.runtime.effects import EFFECT_BEGIN
 from bubbot.runtime.tool_list import ToolList, unwrap_call
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tool import INSIDE, READS_OWN, CallPlan, Effect, Tool, Toolbox, tool
@@ -175,7 +174,7 @@ class TestDoors:
         options = replace(options, tools=[world.tool(plan=plan, effect=INSIDE)])
         async with running(memory_store, Played(use("send_out", text="a"), says("ok")), options) as bench:
             await bench.say("go")
-            (begin,) = await bench.events(EFFECT_BEGIN)
+            (begin,) = await bench.events("effect.begin")
         (seen,) = world.invocations
         assert (seen.tool.name, seen.plan and seen.plan.details, begin["tool"]) == ("send.out", "sends a", "send.out")
         assert world.texts == ["a"]

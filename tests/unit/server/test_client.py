@@ -12,7 +12,6 @@ import pytest
 
 from bubbot.errors import HomeLocked
 from bubbot.home import Home, WriterLock
-from bubbot.server import client
 from bubbot.server.client import DaemonNotRunning, run_on_home
 
 WAIT = 10.0
@@ -91,13 +90,13 @@ async def test_a_holder_that_is_beginning_or_ending_is_waited_for(home: Home) ->
 async def test_but_not_for_ever(
     home: Home, monkeypatch: pytest.MonkeyPatch, held: dict[str, object], patience: str
 ) -> None:
-    monkeypatch.setattr(client, patience, 0.1)
+    monkeypatch.setattr(f"bubbot.server.client.{patience}", 0.1)
     with pytest.raises(HomeLocked):
         await told(home, lambda: lock(home, **held), nobody)
 
 
 async def test_a_socket_that_is_gone_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TRANSITION_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("bubbot.server.client.TRANSITION_TIMEOUT_SECONDS", 0.1)
     path = home.path / "s"
     with pytest.raises(HomeLocked, match=f"locked Its control socket {path} does not exist.*restart the bot"):
         await told(home, lambda: lock(home, pid=7, address=str(path)), nobody)

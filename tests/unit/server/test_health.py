@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
@@ -14,7 +15,7 @@ from msgspec import structs
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.features.budget.health import budget_readiness
 from bubbot.features.budget.outages import ModelOutage
-from bubbot.gateway.health.snapshot import BackupStatus, DiskProblem, HealthSnapshot
+from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
 from bubbot.server.health import HealthProbe, serve_health
 from bubbot.server.listener import HttpAddress
@@ -29,7 +30,7 @@ async def door(
     snapshot: HealthSnapshot,
     error: Exception | None = None,
     *,
-    disk: DiskProblem = "",
+    disk: Any = "",
     readiness: Mapping[str, object] = {},
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     """A door before a bot that is like this."""
@@ -74,7 +75,7 @@ async def test_a_deaf_bot_is_alive_and_not_ready_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("disk", ["full", "read-only"])
-async def test_while_the_disk_takes_nothing_the_bot_accepts_nothing_and_is_not_ready(disk: DiskProblem) -> None:
+async def test_while_the_disk_takes_nothing_the_bot_accepts_nothing_and_is_not_ready(disk: Any) -> None:
     async with (
         door(FINE, disk=disk) as (session, address),
         session.get(f"{address}/ready") as ready,

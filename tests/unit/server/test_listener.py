@@ -17,9 +17,12 @@ import pytest
 from bubbot.gateway.metrics import Metrics
 from bubbot.server.health import HealthProbe, serve_health
 from bubbot.server.listener import HttpAddress, HttpLimits
-from bubbot.server.webhooks import SERVER_BODY_BYTES, WebhookSettings, serve_webhooks
+from bubbot.server.webhooks import WebhookSettings, serve_webhooks
 from tests.unit.server.test_health import _never
 from tests.virtual import virtual
+
+SERVER_BODY_BYTES = 1_100_000
+
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 CALL = b"POST /hook HTTP/1.1\r\nHost: x\r\nX-Secret: yes\r\nContent-Length: 2\r\n\r\n{}"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.settings.language import LANGUAGE_VARIABLE, read_language
+from bubbot.settings.language import read_language
 
 VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 
 
 @pytest.fixture(autouse=True)
 def no_locale(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*VARIABLES, LANGUAGE_VARIABLE):
+    for name in (*VARIABLES, "BUBBOT_BOT__LANGUAGE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -55,5 +55,5 @@ def test_with_a_file_it_is_that_of_the_bot(
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     monkeypatch.setenv("LANG", "de_DE.UTF-8")
     assert read_language(tmp_path, file) == language
-    monkeypatch.setenv(LANGUAGE_VARIABLE, "fr")
+    monkeypatch.setenv("BUBBOT_BOT__LANGUAGE", "fr")
     assert read_language(tmp_path, file) == "fr"

@@ -17,7 +17,6 @@ from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.web.settings import WebSettings
 from bubbot.settings.environment import default_home, logging_environment
 from bubbot.settings.loader import Settings
-from bubbot.settings.sections import SettingDescription
 from tests.config_files import CANARY, refused, written
 from tests.made_settings import make_settings
 
@@ -79,7 +78,7 @@ LISTS = [each for each in describe_settings() if isinstance(each.default, list) 
 
 @pytest.mark.parametrize("setting", LISTS, ids=lambda each: f"{each.section}.{each.key}")
 def test_every_list_comes_from_the_environment_as_json_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: SettingDescription
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Any
 ) -> None:
     items = setting.default or {"engines": ["ddgs"], "fallback": ["scripted"]}.get(setting.key, ["/a"])
     assert isinstance(items, list)

@@ -11,17 +11,12 @@ import pytest
 
 from bubbot.features.memory.views import MemoryView
 from bubbot.runtime.context.pairing import pair_calls
-from bubbot.stores.jsonl import (
-    CLOSED_ANCHOR,
-    IMPORTED_ERASED,
-    NO_HASH,
-    JsonLineWriter,
-    line_hash,
-    read_lines,
-    to_bub,
-)
+from bubbot.stores.jsonl import JsonLineWriter, line_hash, read_lines, to_bub
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
+
+NO_HASH = "0000000000000000000000000000000000000000000000000000000000000000"
+
 
 BUB = Path(__file__).parents[2] / "data" / "bub"
 
@@ -86,9 +81,9 @@ def test_in_a_file_for_bub_anchors_that_open_no_window_empty_none_there_and_come
     assert lines(*found.entries) == plain
 
 
-@pytest.mark.parametrize("data", [{"name": "phase/a"}, {"name": CLOSED_ANCHOR, "n": 1}, {}])
+@pytest.mark.parametrize("data", [{"name": "phase/a"}, {"name": "tape/anchor", "n": 1}, {}])
 def test_an_event_that_stands_for_no_such_anchor_stays_an_event(data: dict[str, object]) -> None:
-    raw = lines(event(CLOSED_ANCHOR, data))
+    raw = lines(event("tape/anchor", data))
     assert lines(*read_lines(raw).entries) == raw
 
 
@@ -101,12 +96,12 @@ def test_an_erased_entry_stays_a_fact_without_content_and_opens_no_window() -> N
     found = read_lines(raw)
     assert found.erased == 1
     assert not found.entries[1].opens_window
-    assert found.entries[1].meta == {IMPORTED_ERASED: True}
+    assert found.entries[1].meta == {"imported_erased": True}
     assert lines(*found.entries) == raw
 
 
 def test_meta_that_only_says_it_was_erased_does_not_take_content_out_of_an_export() -> None:
-    raw = lines(TapeEntry("message", {"role": "user", "content": "still here"}, {IMPORTED_ERASED: True}))
+    raw = lines(TapeEntry("message", {"role": "user", "content": "still here"}, {"imported_erased": True}))
     assert b"still here" in raw[0]
     assert not read_lines(raw).problems
 

@@ -13,12 +13,15 @@ from bubbot.errors import AccessError, StoreUnavailable
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.connections import open_reader
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
-from bubbot.tape.boundary import OWNER, SHARED_PAGE_ENTRIES, SharedTape, TapeBoundary, Viewer
+from bubbot.tape.boundary import OWNER, SharedTape, TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import IdRanges, NotIndexed, TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.tapes import note, texts
+
+SHARED_PAGE_ENTRIES = 500
+
 
 WORK, PRIVATE = session_tape("home", "telegram:1"), session_tape("home", "telegram:2")
 OUTBOX = SharedTape("bubbot/outbox/")

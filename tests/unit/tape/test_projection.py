@@ -12,7 +12,6 @@ import pytest
 
 from bubbot.errors import StoreUnavailable, TapeCorrupt
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape import projection as module
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.projection import LegacyAnchor, ProjectedTape, Projection, ProjectionRunner
@@ -378,7 +377,7 @@ class TestFaults:
     async def test_a_long_tape_is_read_page_by_page(
         self, store: CountingStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(module, "PAGE_ENTRIES", 4)
+        monkeypatch.setattr("bubbot.tape.projection.PAGE_ENTRIES", 4)
         await add(store, 8)
         assert await projected(store).load() == set(range(1, 9))
         assert store.fetches == 1 + 3

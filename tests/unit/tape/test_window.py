@@ -7,22 +7,25 @@ from dataclasses import replace
 import pytest
 
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape import service as service_module
-from bubbot.tape import window as window_module
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import MIN_PACKED_CHARS, Kind, PackedObject, event, message
+from bubbot.tape.entry import Kind, PackedObject, event, message
 from bubbot.tape.query import AfterAnchor, IdRanges, OpeningAnchor, Slice, TapeQuery, WholeTape, Window, ZoneSlice
 from bubbot.tape.service import TapeService
-from bubbot.tape.window import MAX_ANSWER_ENTRIES, MAX_ANSWERS, LiveWindow
+from bubbot.tape.window import LiveWindow
 from tests.doubles import CountingIds, SteppingClock
+
+MIN_PACKED_CHARS = 600
+MAX_ANSWER_ENTRIES = 500
+MAX_ANSWERS = 16
+
 
 LIMIT = 20
 
 
 @pytest.fixture
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_module, "WINDOW_CACHE_ENTRIES", LIMIT)
-    monkeypatch.setattr(service_module, "WINDOW_CACHE_ENTRIES", LIMIT)
+    monkeypatch.setattr("bubbot.tape.window.WINDOW_CACHE_ENTRIES", LIMIT)
+    monkeypatch.setattr("bubbot.tape.service.WINDOW_CACHE_ENTRIES", LIMIT)
 
 
 class Counted(InMemoryStore):

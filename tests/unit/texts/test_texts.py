@@ -37,41 +37,23 @@ from bubbot.errors import (
     StrategyFailed,
     TapeCorrupt,
 )
-from bubbot.features.access.commands import access_tools
-from bubbot.features.agents.commands import agent_tools
-from bubbot.features.agents.service import SubTaskService
-from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
-from bubbot.features.config.commands import config_tools
-from bubbot.features.explain.feature import explain_feature
-from bubbot.features.replay.feature import replay_feature
-from bubbot.features.schedule.commands import schedule_tools
-from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.turn import AcceptedInbound, Status
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from bubbot.texts.catalogue import (
-    SOURCE_LANGUAGE,
-    CatalogueEntry,
-    find_areas,
-    list_languages,
-    read_catalogue,
-)
+from bubbot.texts.catalogue import find_areas, list_languages, read_catalogue
 from bubbot.tool import HelpTopic, Tool
+from tests.all_tools import all_tools
 from tests.docs.pages import ROOT
-from tests.hand_tools import hand_tools
-from tests.strategy_tools import further_strategy_tools
-from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
+from tests.turns import WAIT, Options, Played, calls, running, says
 from tests.unit.runtime.test_recovery import Gate
 
 PACKAGE = "bubbot.texts"
 AREAS = sorted({*find_areas(PACKAGE).values()})
-OTHERS = [tag for tag in list_languages(PACKAGE) if tag != SOURCE_LANGUAGE]
+OTHERS = [tag for tag in list_languages(PACKAGE) if tag != "en"]
 CHINESE = Texts("zh")
 TABLES = ("brief.", "command.", "error.", "help.", "meaning.", "role.", "status.", "strategy.", "topic.")
 """Beginnings of names that the code puts together from what they are about."""
@@ -81,12 +63,12 @@ def placeholders(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
-def wanted(entry: CatalogueEntry) -> set[str]:
+def wanted(entry: Any) -> set[str]:
     """The placeholders of all forms of a sentence, and the number that chooses among them."""
     return placeholders(entry.singular) | placeholders(entry.plural) | ({"count"} if entry.plural else set())
 
 
-def _english() -> dict[str, CatalogueEntry]:
+def _english() -> dict[str, Any]:
     return {name: one for area in AREAS for name, one in read_catalogue(PACKAGE, area, "en").entries.items()}
 
 
@@ -128,29 +110,15 @@ def _forms_asked_for(tag: str, area: str) -> set[str]:
 
 
 def list_translated_tools() -> list[Tool]:
-    """The tools whose words are translated, without what they act on; nobody types those that are reserved."""
-    unused: Any = None
-    tools = [
-        *toolbox(ScriptedModel()),
-        *schedule_tools(unused),
-        *usage_feature(unused).tools,
-        *access_tools(unused, unused),
-        *config_tools(unused),
-        *approval_tools(ApprovalCommands(unused)),
-        *further_strategy_tools(),
-        *hand_tools(),
-        *explain_feature(unused, unused).tools,
-        *replay_feature(unused, unused, unused).tools,
-        *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
-    ]
-    return [each for each in tools if not each.is_reserved]
+    """The tools whose words are translated; nobody types those that are reserved."""
+    return [each for each in all_tools() if not each.is_reserved]
 
 
 class TestLanguages:
     @pytest.mark.parametrize("area", AREAS)
     def test_the_names_of_an_area_are_found_without_reading_the_rest(self, area: str) -> None:
         found = [name for name, place in find_areas(PACKAGE).items() if place == area]
-        assert found == [*read_catalogue(PACKAGE, area, SOURCE_LANGUAGE).entries]
+        assert found == [*read_catalogue(PACKAGE, area, "en").entries]
 
     def test_the_wheel_has_every_catalogue(self) -> None:
         settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

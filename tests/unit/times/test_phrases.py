@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,10 +14,13 @@ import pytest
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.words import describe_schedule
 from bubbot.texts import Texts
-from bubbot.times.phrases import MAX_TIME_CHARS, parse_duration, parse_when, read_time
-from bubbot.times.reading import ReadingContext, TimeReading
+from bubbot.times.phrases import parse_duration, parse_when, read_time
+from bubbot.times.reading import ReadingContext
 from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import OneTime, When, next_instants, parse_stored_when
+
+MAX_TIME_CHARS = 500
+
 
 TABLES = Path(__file__).parents[2] / "data" / "times"
 ZONES = ("Europe/Berlin", "America/New_York", "Asia/Shanghai")
@@ -59,7 +63,7 @@ def meaning_of(rule: When, context: ReadingContext) -> str:
     return shown if isinstance(rule, OneTime) else f"each {shown}"
 
 
-def context_of(row: Row, reading: TimeReading) -> ReadingContext:
+def context_of(row: Row, reading: Any) -> ReadingContext:
     """Return the context in which the rules of a reading count."""
     return replace(row.context, zone=ZoneInfo(reading.zone)) if reading.zone else row.context
 

@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 
 from bubbot.ports.channel import CommandInfo
-from channels.discord.chats import (
-    MAX_CACHED_MEMBERS,
-    MAX_FETCHED_CHATS,
-    ChatDirectory,
-    DiscordChat,
-    MemberRoles,
-    parse_chat,
-)
+from channels.discord.chats import ChatDirectory, DiscordChat, MemberRoles, parse_chat
 from channels.discord.errors import DiscordApiError
 from channels.discord.inbound import DiscordPlace
+
+MAX_CACHED_MEMBERS = 2000
+MAX_FETCHED_CHATS = 1000
+
 
 GUILD = "9"
 TEXT, FORUM_POST = (

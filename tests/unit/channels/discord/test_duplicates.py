@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from channels.discord.duplicates import MAX_RECENT_NONCES, REQUIRED_CONFIRMATIONS, WINDOW_SECONDS, DuplicateMonitor
+from channels.discord.duplicates import DuplicateMonitor
+
+MAX_RECENT_NONCES = 4000
+REQUIRED_CONFIRMATIONS = 3
+WINDOW_SECONDS = 600.0
+
 
 GRACE = 60.0
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from bubbot.errors import DeliveryFailed
+from bubbot.ports.channel import MessagePart
 from channels.discord.errors import (
-    CANNOT_SEND_DIRECT,
-    ENTITY_TOO_LARGE,
-    INVALID_WEBHOOK_TOKEN,
-    MAX_REASON_CHARS,
-    MISSING_ACCESS,
-    MISSING_PERMISSIONS,
-    UNKNOWN_CHANNEL,
-    UNKNOWN_MESSAGE,
     DiscordApiError,
     DiscordUnavailable,
     parse_error_response,
-    to_delivery_failed,
-    to_fetch_failed,
 )
+from tests.fakes.discord_sending import CREATE, outgoing
+from tests.fakes.discordapi.errors import Refuse, TooMany
+from tests.fakes.discordapi.server import Server
+from tests.fakes.platform.faults import Drop, Fault
+
+CANNOT_SEND_DIRECT = 50_007
+ENTITY_TOO_LARGE = 40_005
+INVALID_WEBHOOK_TOKEN = 50_027
+MAX_REASON_CHARS = 300
+MISSING_ACCESS = 50_001
+MISSING_PERMISSIONS = 50_013
+UNKNOWN_CHANNEL = 10_003
+
 
 TOKEN = "to.ken"
 
@@ -86,52 +92,51 @@ def test_the_token_of_an_interaction_is_not_that_of_the_bot() -> None:
     assert not DiscordApiError(403).is_token_refused
 
 
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with Server(limits=None) as made:
+        yield made
+
+
+async def refused(server: Server, fault: Fault) -> DeliveryFailed:
+    """What a message fails with that is answered so."""
+    room = server.guild("Home", server.user("Ann")).text("general")
+    server.fail(CREATE, fault, times=9)
+    async with outgoing(server) as out:
+        with pytest.raises(DeliveryFailed) as caught:
+            await out.sending.send(MessagePart(str(room.id), "hi"))
+    return caught.value
+
+
 @pytest.mark.parametrize(
-    ("error", "permanent", "gone", "says"),
+    ("status", "code", "permanent", "gone", "says"),
     [
-        (DiscordApiError(403, MISSING_ACCESS, "m"), True, True, "(403/50001): the bot may not see the channel"),
-        (DiscordApiError(404, UNKNOWN_CHANNEL, "m"), True, True, "is gone"),
-        (DiscordApiError(403, CANNOT_SEND_DIRECT, "m"), True, True, "takes no direct messages"),
-        (DiscordApiError(403, MISSING_PERMISSIONS, "m"), True, False, "lacks a permission"),
-        (DiscordApiError(400, 0, "m"), True, False, "(400): m"),
-        (DiscordApiError(401, 0, "m"), False, False, "(401): m"),
-        (DiscordApiError(401, MISSING_ACCESS, "m"), False, False, "(401/50001)"),
-        (DiscordApiError(403, 0, "m"), False, False, "(403): m"),
-        (DiscordApiError(404, 0, "m"), False, False, "(404): m"),
-        (DiscordApiError(408, 9, "m"), False, False, "(408/9): m"),
-        (DiscordApiError(302, 9, "m"), False, False, "(302/9): m"),
-        (DiscordApiError(500, 9, "m"), False, False, "(500/9): m"),
-        (DiscordApiError(499, 9, "m"), True, False, "(499/9): m"),
+        (403, MISSING_ACCESS, True, True, "(403/50001): the bot may not see the channel"),
+        (404, UNKNOWN_CHANNEL, True, True, "is gone"),
+        (403, CANNOT_SEND_DIRECT, True, True, "takes no direct messages"),
+        (403, MISSING_PERMISSIONS, True, False, "lacks a permission"),
+        (400, 0, True, False, "(400): m"),
+        (401, 0, False, False, "(401): m"),
+        (401, MISSING_ACCESS, False, False, "(401/50001)"),
+        (403, 0, False, False, "(403): m"),
+        (404, 0, False, False, "(404): m"),
+        (408, 9, False, False, "(408/9): m"),
+        (499, 9, True, False, "(499/9): m"),
     ],
 )
-def test_what_cannot_be_sent_again_is_told_apart(
-    error: DiscordApiError, permanent: bool, gone: bool, says: str
+async def test_what_cannot_be_sent_again_is_told_apart(
+    server: Server, status: int, code: int, permanent: bool, gone: bool, says: str
 ) -> None:
-    found = to_delivery_failed(error)
+    found = await refused(server, Refuse(status, "m", code))
     assert (found.permanent, found.gone, found.maybe, found.retry_after) == (permanent, gone, False, None)
     assert says in str(found)
 
 
-@pytest.mark.parametrize(("wait", "told"), [(2.5, 2.5), (0.0, 0.0), (None, 1.0)])
-def test_a_message_too_many_is_sent_later(wait: float | None, told: float) -> None:
-    found = to_delivery_failed(DiscordApiError(429, 0, "too many requests", wait))
-    assert (found.retry_after, found.permanent) == (told, False)
+async def test_a_message_too_many_is_sent_later(server: Server) -> None:
+    found = await refused(server, TooMany(2.5))
+    assert (found.retry_after, found.permanent) == (2.5, False)
 
 
-def test_without_an_answer_it_may_have_arrived() -> None:
-    found = to_delivery_failed(DiscordUnavailable("gone"))
+async def test_without_an_answer_it_may_have_arrived(server: Server) -> None:
+    found = await refused(server, Drop())
     assert (found.maybe, found.permanent) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("error", "permanent"),
-    [
-        (DiscordUnavailable("gone"), False), (DiscordApiError(401), False), (DiscordApiError(408), False), (DiscordApiError(429), False),
-        (DiscordApiError(403), True), (DiscordApiError(404), True), (DiscordApiError(404, UNKNOWN_MESSAGE), True), (DiscordApiError(404, UNKNOWN_CHANNEL), True),
-    ],
-)  # fmt: skip
-def test_a_file_that_may_come_later_is_told_apart(error: DiscordApiError | DiscordUnavailable, permanent: bool) -> None:
-    found = to_fetch_failed(error)
-    assert found.permanent == permanent
-    gone = isinstance(error, DiscordApiError) and error.code in (UNKNOWN_MESSAGE, UNKNOWN_CHANNEL)
-    assert ("the message that the file came with is gone" in str(found)) == gone

@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.ports.channel import (
-    FOREIGN_WORDS,
-    OWN_WORDS,
-    CommandInfo,
-    Deletion,
-    Edit,
-    Inbound,
-    Reaction,
-    UnparsedUpdate,
-    no_commands,
-)
+from bubbot.ports.channel import CommandInfo, Deletion, Edit, Inbound, Reaction, UnparsedUpdate, no_commands
 from channels.discord.chats import ChatDirectory, DiscordChat, MemberRoles, parse_chat, parse_chats
 from channels.discord.inbound import (
     DiscordPlace,
@@ -30,13 +20,7 @@ from channels.discord.inbound import (
     read_message,
 )
 from channels.discord.inbound_text import DiscordBotUser, MentionNames, read_text
-from channels.discord.reactions import (
-    REACTION_ADD,
-    REACTION_REMOVE,
-    REACTION_REMOVE_ALL,
-    REACTION_REMOVE_EMOJI,
-    ReactionTracker,
-)
+from channels.discord.reactions import ReactionTracker
 
 ME = DiscordBotUser("900", "Bubbot", frozenset({"901"}))
 ADA = {"id": "7", "username": "ada", "global_name": "Ada"}
@@ -217,15 +201,15 @@ def test_a_forwarded_message_says_so_and_is_of_the_world() -> None:
     )  # fmt: skip
     assert (one.text, one.reply_to, one.quote, one.addressed) == ("[forwarded]\nlook #general", "", None, False)
     assert json.loads(one.attachments[0].reference)["channel"] == "2"
-    assert one.provenance == FOREIGN_WORDS
+    assert one.provenance == "world"
 
 
 def test_a_quote_of_a_forwarded_message_is_of_the_world_and_another_one_is_not() -> None:
     theirs = message(id="999", message_reference={"type": 1, "message_id": "3", "channel_id": "2"})
-    for replied, expected in ((theirs, FOREIGN_WORDS), (message(id="999"), OWN_WORDS)):
+    for replied, expected in ((theirs, "world"), (message(id="999"), "own")):
         one = read(type=19, message_reference={"message_id": "999"}, referenced_message=replied)
         assert one.quote is not None
-        assert (one.provenance, one.quote.provenance) == (OWN_WORDS, expected)
+        assert (one.provenance, one.quote.provenance) == ("own", expected)
 
 
 def test_an_edit_is_one_only_where_somebody_edited() -> None:
@@ -257,17 +241,17 @@ def test_reactions_are_what_somebody_now_shows() -> None:
         ]
 
     party = {"id": "5", "name": "party"}
-    assert tell(REACTION_ADD, {"id": None, "name": "👍"}) == [("👍",)]
-    assert tell(REACTION_ADD, party) == [("👍", ":party:")]
-    assert tell(REACTION_ADD, party) == [("👍", ":party:")]
-    assert tell(REACTION_ADD, {"name": "👍"}, user_id="8") == [("👍",)]
-    assert tell(REACTION_REMOVE, party) == [("👍",)]
-    assert tell(REACTION_REMOVE_EMOJI, {"name": "👍"}) == [(), ()]
-    assert tell(REACTION_ADD, {"id": "6", "name": None}) == [("custom:6",)]
-    assert tell(REACTION_REMOVE_ALL) == [()]
-    assert tell(REACTION_REMOVE_ALL) == []
-    assert tell(REACTION_ADD, {"name": "👍"}, user_id="900") == []
-    assert isinstance(tell(REACTION_ADD, 7)[0], UnparsedUpdate)
+    assert tell("MESSAGE_REACTION_ADD", {"id": None, "name": "👍"}) == [("👍",)]
+    assert tell("MESSAGE_REACTION_ADD", party) == [("👍", ":party:")]
+    assert tell("MESSAGE_REACTION_ADD", party) == [("👍", ":party:")]
+    assert tell("MESSAGE_REACTION_ADD", {"name": "👍"}, user_id="8") == [("👍",)]
+    assert tell("MESSAGE_REACTION_REMOVE", party) == [("👍",)]
+    assert tell("MESSAGE_REACTION_REMOVE_EMOJI", {"name": "👍"}) == [(), ()]
+    assert tell("MESSAGE_REACTION_ADD", {"id": "6", "name": None}) == [("custom:6",)]
+    assert tell("MESSAGE_REACTION_REMOVE_ALL") == [()]
+    assert tell("MESSAGE_REACTION_REMOVE_ALL") == []
+    assert tell("MESSAGE_REACTION_ADD", {"name": "👍"}, user_id="900") == []
+    assert isinstance(tell("MESSAGE_REACTION_ADD", 7)[0], UnparsedUpdate)
 
 
 def test_only_so_many_reactions_are_remembered() -> None:
@@ -280,9 +264,9 @@ def test_only_so_many_reactions_are_remembered() -> None:
         return one.emojis
 
     for user in "123":
-        tell(REACTION_ADD, user, "a")
-    assert tell(REACTION_ADD, "1", "b") == ("b",)
-    assert tell(REACTION_ADD, "3", "b") == ("a", "b")
+        tell("MESSAGE_REACTION_ADD", user, "a")
+    assert tell("MESSAGE_REACTION_ADD", "1", "b") == ("b",)
+    assert tell("MESSAGE_REACTION_ADD", "3", "b") == ("a", "b")
 
 
 ODD: list[Any] = [
@@ -351,7 +335,12 @@ def test_nothing_is_raised_whatever_comes(fields: dict[str, Any]) -> None:
         read_message(scene(where), raw)
         read_edit(scene(where), {"edited_timestamp": "2026-01-01T00:00:00Z", **raw})
         read_deletion(scene(where), raw, "now")
-        for event in (REACTION_ADD, REACTION_REMOVE, REACTION_REMOVE_ALL, REACTION_REMOVE_EMOJI):
+        for event in (
+            "MESSAGE_REACTION_ADD",
+            "MESSAGE_REACTION_REMOVE",
+            "MESSAGE_REACTION_REMOVE_ALL",
+            "MESSAGE_REACTION_REMOVE_EMOJI",
+        ):
             ReactionTracker().read(scene(where), event, raw, serial="s", now="now")
 
 

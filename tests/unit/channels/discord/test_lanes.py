@@ -12,16 +12,13 @@ from discord.http import HTTPClient
 from bubbot.ports.channel import BackfillCursor, ChannelOptions, no_commands
 from channels.discord.backfill import Backfill, parse_unix_time, snowflake_at
 from channels.discord.chats import ChatDirectory
-from channels.discord.client import (
-    MAX_SESSIONS_PER_HOUR,
-    DiscordGateway,
-    GatewaySession,
-    close_code_error,
-    gateway_intents,
-)
+from channels.discord.client import DiscordGateway, GatewaySession, close_code_error, gateway_intents
 from channels.discord.lanes import ChatLanes
 from channels.discord.retry import DiscordReceiveTiming
 from channels.discord.settings import DiscordSettings
+
+MAX_SESSIONS_PER_HOUR = 20
+
 
 SETTINGS = {"token": "aaaaaaaa.bbbbbb.cccccccccccc"}
 

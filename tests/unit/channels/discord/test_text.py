@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.dialect import render
-from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, open_at_end, split_answer
+from channels.discord.text import DiscordLayout, open_at_end, split_answer
 from channels.markdown.long_blocks import LongBlockLimits
 from channels.markdown.marked_text import clean_text, count_utf16_units
 from channels.telegram.dialect import parse_markdown
 from tests.fakes.discord_reading import read
 from tests.property.markdowns import Document, documents, noise
+
+DISCORD_MESSAGE_LIMIT = 2000
+
 
 OF_LINES = [
     ("__init__ and _it_", "**init** and *it*"),

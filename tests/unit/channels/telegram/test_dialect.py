@@ -8,9 +8,10 @@ import pytest
 from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 
-from bubbot.ports.markdown import MAX_STEPS_PER_CHAR
 from channels.markdown.marked_text import MarkedText
 from channels.telegram.dialect import parse_markdown
+
+MAX_STEPS_PER_CHAR = 5
 
 
 def shown(marked: MarkedText) -> list[tuple[str, str]]:

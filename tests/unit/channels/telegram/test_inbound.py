@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from bubbot.formatting import clean
 from bubbot.ports.channel import (
-    FOREIGN_WORDS,
-    OWN_WORDS,
     Attachment,
     BotAdded,
     ChatMigration,
@@ -326,7 +324,7 @@ class TestQuotes:
         event = inbound(message(text="?", external_reply=elsewhere, quote={"text": "a part", "position": 0}))
         photo = Attachment("P", "", "image/jpeg", None, "image")
         assert (event.quote, event.reply_to) == (
-            Quote("", Sender("", "Somebody"), "a part", (photo,), provenance=FOREIGN_WORDS),
+            Quote("", Sender("", "Somebody"), "a part", (photo,), provenance="world"),
             "",
         )
 
@@ -346,19 +344,19 @@ class TestQuotes:
     )
     def test_who_said_something_in_another_chat(self, origin: dict[str, Any], sender: Sender) -> None:
         event = inbound(message(text="?", external_reply={"origin": {**origin, "date": DATE}}))
-        assert event.quote == Quote("", sender, "", provenance=FOREIGN_WORDS)
+        assert event.quote == Quote("", sender, "", provenance="world")
 
 
 class TestProvenance:
     @pytest.mark.parametrize(
         ("content", "expected"),
         [
-            ({}, OWN_WORDS),
-            ({"forward_origin": {"type": "user", "sender_user": KIM, "date": DATE}}, FOREIGN_WORDS),
-            ({"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve", "date": DATE}}, FOREIGN_WORDS),
-            ({"is_automatic_forward": True}, FOREIGN_WORDS),
-            ({"via_bot": {"id": 5, "is_bot": True, "first_name": "Gifs"}}, FOREIGN_WORDS),
-            ({"via_bot": BOT}, OWN_WORDS),
+            ({}, "own"),
+            ({"forward_origin": {"type": "user", "sender_user": KIM, "date": DATE}}, "world"),
+            ({"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve", "date": DATE}}, "world"),
+            ({"is_automatic_forward": True}, "world"),
+            ({"via_bot": {"id": 5, "is_bot": True, "first_name": "Gifs"}}, "world"),
+            ({"via_bot": BOT}, "own"),
         ],
     )
     def test_what_was_forwarded_or_made_by_a_bot_is_of_the_world(self, content: dict[str, Any], expected: str) -> None:
@@ -367,7 +365,7 @@ class TestProvenance:
         assert edited.provenance == expected
         quoting = inbound(message(text="?", reply_to_message=message(text="hello", **content)))
         assert quoting.quote is not None
-        assert (quoting.provenance, quoting.quote.provenance) == (OWN_WORDS, expected)
+        assert (quoting.provenance, quoting.quote.provenance) == ("own", expected)
 
 
 class TestChanges:
@@ -599,10 +597,10 @@ class TestForwards:
     def test_say_whose_words_they_have(self, origin: dict[str, Any], names: str) -> None:
         forwarded = message(text="[a] word", forward_origin={**origin, "date": DATE})
         event = inbound({**forwarded, "chat": PRIVATE})
-        assert (event.text, event.provenance) == (f"[forwarded{names}]\n[a] word", FOREIGN_WORDS)
+        assert (event.text, event.provenance) == (f"[forwarded{names}]\n[a] word", "world")
         quote = inbound(message(text="?", reply_to_message=forwarded)).quote
         assert quote is not None
-        assert (quote.text, quote.provenance) == (f"[forwarded{names}]\n[a] word", FOREIGN_WORDS)
+        assert (quote.text, quote.provenance) == (f"[forwarded{names}]\n[a] word", "world")
 
     def test_of_files_and_content_too(self) -> None:
         origin = {"type": "hidden_user", "sender_user_name": "Zed", "date": DATE}
@@ -719,7 +717,7 @@ def test_whatever_is_marked_each_character_stays_whole(text: str, marks: list[tu
 
 def test_a_reply_to_a_story_quotes_it() -> None:
     quote = inbound(message(PRIVATE, text="nice", reply_to_story={"id": 1, "chat": GROUP})).quote
-    assert quote == Quote("", Sender("-1001", "Family"), "[story of Family]", provenance=FOREIGN_WORDS)
+    assert quote == Quote("", Sender("-1001", "Family"), "[story of Family]", provenance="world")
 
 
 def test_a_reply_to_a_task_or_an_option_quotes_that_one() -> None:

@@ -12,12 +12,17 @@ import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 
-from bubbot.ports.channel import ChannelOptions, CommandInfo, MessagePart
+from bubbot.ports.channel import (
+    ChannelOptions,
+    MessagePart,
+    TextDiscarded,
+    TextStreamed,
+    TurnFinished,
+)
 from channels.terminal.channel import TerminalChannel
 from tests.doubles import CountingIds
 
-COMMANDS = (CommandInfo("tape.info", "Tells"), CommandInfo("tape.import", "Reads"), CommandInfo("help", "Lists"))
-CTRL_D, ENTER, TAB = "\x04", "\r", "\t"
+CTRL_D = "\x04"
 SECONDS = 20
 """How long a test waits for what does not come."""
 
@@ -38,7 +43,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.BytesIO:
 
 @pytest.fixture
 def channel(screen: io.BytesIO, keys: PipeInput, tmp_path: Path) -> TerminalChannel:
-    options = ChannelOptions("stdin", tmp_path, lambda: "now", CountingIds(), list_commands=lambda: COMMANDS)
+    options = ChannelOptions("stdin", tmp_path, lambda: "now", CountingIds())
     return TerminalChannel(options)
 
 
@@ -55,13 +60,18 @@ async def test_an_answer_that_comes_after_the_end_is_printed(
     assert screen.getvalue().endswith(b"a late answer\r\n")
 
 
-async def test_tab_completes_what_all_commands_have_in_common(channel: TerminalChannel, keys: PipeInput) -> None:
-    editor, completed = channel._make_editor(), asyncio.Event()
-    buffer = editor.default_buffer
-    buffer.on_text_changed += lambda _: completed.set() if buffer.text == ",tape.i" else None
+@pytest.mark.parametrize(("status", "is_printed"), [("stopped", True), ("failed", True), ("answered", False)])
+async def test_a_turn_without_an_answer_leaves_the_text_that_people_have_seen(
+    status: str, is_printed: bool, channel: TerminalChannel, keys: PipeInput, screen: io.BytesIO
+) -> None:
+    async def receive(_: object) -> None:
+        raise AssertionError("nothing was typed")
+
+    thought = TextStreamed("They are in a hurry."), TextDiscarded()
+    for event in (*thought, TextStreamed("half "), TextStreamed("of it"), TurnFinished(status)):
+        channel.preview("stdin:default", event)
+    keys.send_text(CTRL_D)
     async with asyncio.timeout(SECONDS):
-        prompt = asyncio.create_task(editor.prompt_async(default=",ta"))
-        keys.send_text(TAB)
-        await completed.wait()
-        keys.send_text(ENTER)
-        assert await prompt == ",tape.i"
+        await channel.run(receive)
+    assert (b"half of it" in screen.getvalue()) is is_printed
+    assert b"hurry" not in screen.getvalue()

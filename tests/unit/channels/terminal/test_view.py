@@ -8,14 +8,10 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.utils import get_cwidth
 
 from bubbot.ports.channel import CommandInfo, ToolFinished
-from channels.terminal.view import (
-    MAX_ANSWER_COLUMNS,
-    CommandCompleter,
-    fold_rows,
-    format_tool_call,
-    neutralise,
-    render_markdown,
-)
+from channels.terminal.view import CommandCompleter, fold_rows, format_tool_call, neutralise, render_markdown
+
+MAX_ANSWER_COLUMNS = 100
+
 
 COMMANDS = (
     CommandInfo("tape.search", "Searches everything", ("query", "kinds", "limit")),

@@ -9,7 +9,6 @@ import pytest
 
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.commands import STORE_COMMANDS, CollectTapesArgs
-from bubbot.features.replay.facts import REPLAY_TAPE, REPLAYED
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import Inbound, MessagePart, Receipt, Sender
@@ -18,7 +17,7 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
 from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.anchor import SESSION_START, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, thaw
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
@@ -134,7 +133,7 @@ async def test_messages_that_still_wait_stay_when_an_archive_goes(
     await inbox.append(done_entry([1], outcome="answered"))
     await outbox.record_receipt((await outbox.pending())[0], 0, Receipt("p"))
     tape = TapeService(sqlite_store, "other", now=clock, new_id=ids, session="test:other")
-    await tape.append([anchor(SESSION_START, {"owner": "human"}, meta={"session": "test:other"})])
+    await tape.append([anchor("session/start", {"owner": "human"}, meta={"session": "test:other"})])
     await tape.reset()
     await collect(desk(sqlite_store), older=0)
     assert [entry.erased for entry in await whole(sqlite_store, inbox.name)][:2] == [True, False]
@@ -147,17 +146,17 @@ async def test_messages_that_still_wait_stay_when_an_archive_goes(
 
 async def test_the_replays_of_an_archive_go_with_it(sqlite_store: SqliteStore, clock: SteppingClock) -> None:
     def replayed(tape: str, session: str, date: str) -> TapeEntry:
-        return event(REPLAYED, {"tape": tape, "session": session, "question": "words"}).with_meta({}, date)
+        return event("replay/ended", {"tape": tape, "session": session, "question": "words"}).with_meta({}, date)
 
     tape = TapeService(sqlite_store, "other", now=clock, new_id=CountingIds(), session="test:other")
-    await tape.append([anchor(SESSION_START, {"owner": "human"}, meta={"session": "test:other"})])
+    await tape.append([anchor("session/start", {"owner": "human"}, meta={"session": "test:other"})])
     archive = await tape.reset()
     facts = [
         replayed("other", "test:other", LONG_AGO), replayed("other", "test:else", LONG_AGO),
         replayed("other", "test:other", "2999-01-01T00:00:00.000000+00:00"),
         replayed(archive, "test:other", "2999-01-01T00:00:00.000000+00:00"),
     ]  # fmt: skip
-    await sqlite_store.append([Batch(REPLAY_TAPE, tuple(facts))])
+    await sqlite_store.append([Batch("bubbot/replay", tuple(facts))])
     await collect(desk(sqlite_store), older=0)
-    assert [entry.erased for entry in await whole(sqlite_store, REPLAY_TAPE)] == [True, False, False, True]
+    assert [entry.erased for entry in await whole(sqlite_store, "bubbot/replay")] == [True, False, False, True]
     assert (await sqlite_store.audit()).damage == ()

@@ -16,7 +16,10 @@ from bubbot.models.catalogue.sizes import (
     find_traits,
 )
 from bubbot.models.openai.providers import PROVIDERS
-from bubbot.ports.model import NANOS_PER_USD, ModelPrice, PriceTier, Usage
+from bubbot.ports.model import ModelPrice, PriceTier, Usage
+
+NANOS_PER_USD = 1_000_000_000
+
 
 pytestmark = pytest.mark.usefixtures("loaded_litellm")
 

@@ -15,9 +15,12 @@ import pytest
 import tiktoken
 
 from bubbot.models.catalogue import tokens
-from bubbot.models.catalogue.tokens import TOKENIZER_CHUNK_CHARS, TokenizerCache, find_encoding_name
+from bubbot.models.catalogue.tokens import TokenizerCache, find_encoding_name
 from bubbot.ports.model import TokenCount, ToolSpec
 from bubbot.tape.entry import JsonObject
+
+TOKENIZER_CHUNK_CHARS = 16_384
+
 
 NOISE = base64.b64encode(random.Random(1).randbytes(3_000)).decode()
 TEXTS = {

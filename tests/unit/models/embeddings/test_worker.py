@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bubbot.models.embeddings.worker import CACHED_TAPES, VectorFile, answer_or_tell, find_alike
+from bubbot.models.embeddings.worker import VectorFile, answer_or_tell, find_alike
+
+CACHED_TAPES = 4
+
 
 NO_ENCODER: Any = None
 """What is asked here needs none."""

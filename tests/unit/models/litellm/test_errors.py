@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.models.failures import is_overflow
 
 pytestmark = pytest.mark.usefixtures("loaded_litellm")
 
@@ -84,13 +83,11 @@ def test_every_exception_that_litellm_exports_is_mapped() -> None:
 
 @pytest.mark.parametrize("text", OVERFLOWS.values(), ids=OVERFLOWS)
 def test_an_overflow_is_known_by_the_words_of_each_provider(text: str) -> None:
-    assert is_overflow(text)
     assert isinstance(ours(bad_request(text)), ModelOverflow)
 
 
 @pytest.mark.parametrize("text", NOT_OVERFLOWS.values(), ids=NOT_OVERFLOWS)
 def test_a_rate_limit_is_never_an_overflow(text: str) -> None:
-    assert not is_overflow(text)
     assert not isinstance(ours(bad_request(text)), ModelOverflow)
 
 
@@ -113,6 +110,39 @@ def test_what_litellm_takes_for_an_overflow_may_be_a_rate_limit(text: str, statu
     error = litellm.exceptions.ContextWindowExceededError(text, MODEL, "openai")
     error.__cause__ = bad_request(text, status).__cause__
     assert type(ours(error)) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [('{"retryDelay": "7.5s"}', 7.5), ('{"retryDelay": "30s"}', 30.0), ("later", None)]
+)
+def test_the_wait_that_google_asks_for_is_read_from_its_body(text: str, seconds: float | None) -> None:
+    limited = ours(bad_request(text, 429))
+    assert isinstance(limited, ModelRateLimited)
+    assert limited.retry_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (499, "no", ModelRefused),
+        (500, "Conversation roles must alternate user/assistant/user/assistant/...", ModelRefused),
+        (500, "jinja2.exceptions.TemplateError: System role not supported", ModelRefused),
+        (500, "image input is not supported by this server", ModelRefused),
+        (424, "no", ModelUnavailable),
+        (429, "prompt is too long", ModelRateLimited),
+        (429, "You exceeded your current quota RESOURCE_EXHAUSTED", ModelRateLimited),  # Google calls every limit so
+        (413, "rate limit", ModelOverflow),
+        (500, "prompt is too long", ModelOverflow),
+        (400, "prompt is too long: 9 tokens per minute", ModelRefused),
+    ],
+)
+def test_a_failure_is_known_by_its_status_and_its_words(status: int, text: str, kind: type[ModelError]) -> None:
+    assert type(ours(bad_request(text, status))) is kind
+
+
+def test_half_a_character_in_the_words_of_a_provider_can_be_stored() -> None:
+    """A provider that cuts what people wrote leaves one."""
+    assert str(ours(bad_request("so \ud83d", 413))).endswith(": so \N{REPLACEMENT CHARACTER}")
 
 
 def test_a_413_is_an_overflow() -> None:
@@ -161,7 +191,20 @@ def test_an_empty_account_is_a_refusal_and_not_a_rate_limit() -> None:
     [
         ({"retry_after": "2"}, 2.0),
         ({"retry_after": "1.5"}, 1.5),
+        ({"retry_after": "0"}, 0.0),
+        ({"retry_after": "-5"}, 0.0),
+        ({"retry_after": "nan"}, 0.0),
         ({"retry_after_ms": "250", "retry_after": "9"}, 0.25),
+        ({"retry_after_ms": "soon", "retry_after": "9"}, 9.0),
+        ({"retry_after": "Sun, 22 Nov 2026 09:59:30 GMT", "date": "Sun, 22 Nov 2026 10:00:00 GMT"}, 0.0),
+        (
+            {"retry_after": "Sun, 22 Nov 2026 10:00:30 -0000", "date": "Sun, 22 Nov 2026 10:00:00 GMT"},
+            None,
+        ),  # without a zone
+        ({"retry_after": "Sun, 22 Nov 2026 10:00:00 GMT"}, None),
+        ({"retry_after": "Sun, 22 Nov 2026 10:00:00 GMT", "date": "today"}, None),
+        ({"retry_after": "Sun, 99999999999999999999 Nov 2026 10:00:00 GMT", "date": "today"}, None),
+        ({"retry_after": ""}, None),
         ({"retry_after": "Sun, 22 Nov 2026 10:00:30 GMT", "date": "Sun, 22 Nov 2026 10:00:00 GMT"}, 30.0),
         ({"retry_after": "soon"}, None),
         ({}, None),
@@ -225,14 +268,13 @@ def test_a_sentence_is_short_and_redacted() -> None:
 
 
 def test_refused_credentials_are_named_by_their_origin() -> None:
-    from bubbot.models.catalogue.keys import describe_key_source
     from bubbot.models.litellm.errors import translate
 
     error = bad_request("no such key", 401)
-    variables = describe_key_source("gemini", is_set=False)
+    variables = "GEMINI_API_KEY or GOOGLE_API_KEY"
     told = str(translate(error, "gemini/test", str, key_source=variables))
     assert told == "gemini/test refused the credentials (GEMINI_API_KEY or GOOGLE_API_KEY): no such key"
-    told = str(translate(error, MODEL, str, key_source=describe_key_source("openai", is_set=True)))
+    told = str(translate(error, MODEL, str, key_source="[model] api_key"))
     assert told == f"{MODEL} refused the credentials ([model] api_key): no such key"
     assert str(translate(error, MODEL, str)) == f"{MODEL} refused the credentials: no such key"
 

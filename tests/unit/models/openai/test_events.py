@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.models.openai.events import MAX_EVENT_BYTES, EventParser
+from bubbot.models.openai.events import EventParser
+
+MAX_EVENT_BYTES = 16_777_216
+
 
 TEXTS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))
 

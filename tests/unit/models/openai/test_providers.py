@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
 from bubbot.errors import ModelRefused
 from bubbot.models.catalogue.keys import PROVIDER_KEY_VARIABLES
 from bubbot.models.catalogue.sizes import find_mode
-from bubbot.models.openai.providers import PROVIDERS, Endpoint, is_direct, resolve_endpoint
+from bubbot.models.openai.providers import PROVIDERS, is_direct, resolve_endpoint
 
 OLLAMA = {"ollama", "ollama_chat"}
 NO_USUAL_ADDRESS = {"hosted_vllm", "lm_studio", "azure"}
@@ -23,7 +24,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def resolved(name: str, api_base: str | None = None, api_key: str | None = None, **variables: str) -> Endpoint:
+def resolved(name: str, api_base: str | None = None, api_key: str | None = None, **variables: str) -> Any:
     return resolve_endpoint(name, api_base=api_base, api_key=api_key, variables=variables)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import sqlite3
@@ -14,48 +13,43 @@ import pytest
 
 from bubbot.app.tapes import now
 from bubbot.features.schedule.changes import JobChanges, JobRequester
-from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.facts import Actor, ChatRef
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import ScheduleState
-from bubbot.features.strategies.settings import ContextSettings
 from bubbot.home import Home, WriterLock
-from bubbot.models.local import model
-from bubbot.ops.doctor import plugins as plugin_checks
-from bubbot.ops.doctor.checkup import run_checks
-from bubbot.ops.doctor.config import read_config
-from bubbot.ops.doctor.database import read_database, read_store
-from bubbot.ops.doctor.features import check_features
-from bubbot.ops.doctor.home import check_home, check_lock
-from bubbot.ops.doctor.plugins import check_embeddings, check_model, check_plugins
 from bubbot.ports.channel import Role
-from bubbot.ports.checks import Finding, edit_command
-from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.settings.sections import StoreSettings
+from bubbot.ports.checks import Finding
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 from tests.doubles import START
 from tests.e2e.inside import run
 from tests.installed import installed
-from tests.made_settings import make_settings
-from tests.planting import found, level, plants
+from tests.planting import examine, found, level, plants, table, write
 from tests.raw import raw, tamper
 from tests.tapes import batch, note
+
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
+
+
+async def append(store: SqliteStore, *entries: TapeEntry) -> None:
+    await store.append([batch(*entries)])
 
 
 def database(home: Home, *, now: datetime = START, deep: bool = False) -> list[Finding]:
     """What is found of the database."""
-    return read_database(home, now=now, deep=deep)[1]
+    return examine(home, "database.", "clock.ok", "clock.behind", now=now, deep=deep)
 
 
 class TestHome:
     @plants("home.ok")
     def test_a_sound_one(self, home: Home) -> None:
-        assert list(found(check_home(home))) == ["home.ok"]
+        assert list(found(examine(home, "home."))) == ["home.ok"]
 
     @plants("home.missing")
     def test_a_missing_one_is_not_made(self, tmp_path: Path) -> None:
-        assert level(check_home(Home(tmp_path / "none")), "home.missing") == "warning"
+        assert level(examine(Home(tmp_path / "none")), "home.missing") == "warning"
         assert not (tmp_path / "none").exists()
 
     @plants("home.no_folder")
@@ -63,7 +57,7 @@ class TestHome:
         (tmp_path / "file").write_text("")
         (tmp_path / "link").symlink_to(tmp_path / "nothing")
         for name in ("file", "link"):
-            assert level(check_home(Home(tmp_path / name)), "home.no_folder") == "problem"
+            assert level(examine(Home(tmp_path / name)), "home.no_folder") == "problem"
 
     @plants("home.unwritable")
     def test_one_that_cannot_be_written(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,105 +65,106 @@ class TestHome:
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-        assert level(check_home(home), "home.unwritable") == "problem"
+        assert level(examine(home), "home.unwritable") == "problem"
 
     @plants("home.open")
     def test_one_that_others_can_read(self, home: Home) -> None:
         home.path.chmod(0o755)
-        assert found(check_home(home))["home.open"].fix == f"chmod 700 {home.path}"
+        assert found(examine(home))["home.open"].fix == f"chmod 700 {home.path}"
 
 
 class TestLock:
     @plants("lock.free")
     def test_a_free_one(self, home: Home) -> None:
-        assert list(found(check_lock(home))) == ["lock.free"]
+        assert list(found(examine(home, "lock."))) == ["lock.free"]
         with WriterLock(home):
             pass
-        assert list(found(check_lock(home))) == ["lock.free"]
+        assert list(found(examine(home, "lock."))) == ["lock.free"]
 
     @plants("lock.held")
-    def test_one_that_is_held_tells_by_whom_and_stays_held(self, home: Home) -> None:
+    def test_one_that_is_held_tells_by_whom_and_stays_held(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         with WriterLock(home):
-            told = found(check_lock(home))["lock.held"]
-            again = found(check_lock(home, locks=home.path / "no list of locks"))["lock.held"]
+            told = found(examine(home))["lock.held"]
+            monkeypatch.setattr("bubbot.ops.doctor.home.LOCKS_PATH", home.path / "no list of locks")
+            again = found(examine(home))["lock.held"]
         assert f"Process {os.getpid()} " in told.cause
         assert again.cause == told.cause
 
-    def test_a_dead_process_holds_nothing(self, home: Home) -> None:
+    def test_a_dead_process_holds_nothing(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         home.lock_file.write_text('{"pid": 4194305}')
-        assert "lock.free" in found(check_lock(home))
-        assert "lock.free" in found(check_lock(home, locks=home.path / "no list of locks"))
+        assert "lock.free" in found(examine(home))
+        monkeypatch.setattr("bubbot.ops.doctor.home.LOCKS_PATH", home.path / "no list of locks")
+        assert "lock.free" in found(examine(home))
 
     @plants("lock.link", "lock.unusable")
     def test_a_link_and_a_folder_in_its_place(self, home: Home) -> None:
         home.lock_file.symlink_to("elsewhere")
-        assert level(check_lock(home), "lock.link") == "problem"
+        assert level(examine(home), "lock.link") == "problem"
         home.lock_file.unlink()
         home.lock_file.mkdir()
-        assert level(check_lock(home), "lock.unusable") == "problem"
+        assert level(examine(home), "lock.unusable") == "problem"
 
 
 class TestConfig:
     @plants("config.invalid")
     def test_unknown_keys_and_wrong_values_are_each_a_problem_that_names_the_file(self, home: Home) -> None:
         home.config.write_text('[bot]\nnmae = "x"\n[log]\nlevel = "loud"\n')
-        settings, findings = read_config(home, None)
-        assert settings is None
+        findings = examine(home, "config.")
         assert list(found(findings)) == ["config.invalid"]
         assert len(findings) == 2
         assert all(str(home.config) in one.fix for one in findings)
 
     def test_a_selector_that_no_context_can_be_built_by_is_a_problem(self, home: Home) -> None:
         home.config.write_text('[context]\nselector = "windw"\n')
-        settings, findings = read_config(home, None)
-        assert (settings, list(found(findings))) == (None, ["config.invalid"])
+        findings = examine(home, "config.")
+        assert list(found(findings)) == ["config.invalid"]
         assert "did you mean 'window'" in findings[0].cause
 
     def test_a_wrong_variable_is_mended_by_unsetting_it(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BUBBOT_BOT__NMAE", "x")
-        assert read_config(home, None)[1][0].fix == "unset BUBBOT_BOT__NMAE"
+        assert examine(home, "config.")[0].fix == "unset BUBBOT_BOT__NMAE"
 
     @plants("config.open", "config.ok")
     def test_a_file_with_a_secret_that_others_can_read(self, home: Home) -> None:
         home.config.write_text('[model]\napi_key = "canary-7f3a91"\n')
         home.config.chmod(0o644)
-        told = found(read_config(home, None)[1])["config.open"]
+        told = found(examine(home))["config.open"]
         assert (told.level, told.fix) == ("warning", f"chmod 600 {home.config}")
         assert "canary" not in told.cause
         home.config.chmod(0o600)
-        assert list(found(read_config(home, None)[1])) == ["config.ok"]
+        assert list(found(examine(home, "config."))) == ["config.ok"]
 
     @plants("config.unowned")
     def test_a_section_of_a_feature_that_is_not_installed(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         home.config.write_text("[lottery]\nday = 3\n")
-        finding = found(read_config(home, None)[1])["config.unowned"]
-        assert (finding.level, finding.fix) == ("warning", edit_command(home.config))
+        finding = found(examine(home))["config.unowned"]
+        assert (finding.level, finding.fix) == ("warning", f'"${{EDITOR:-vi}}" {home.config}')
         assert "[lottery] belongs to no installed feature" in finding.cause
         home.config.write_text("")
         monkeypatch.setenv("BUBBOT_LOTTERY__DAY", "3")
-        assert found(read_config(home, None)[1])["config.unowned"].fix == "unset BUBBOT_LOTTERY__DAY"
+        assert found(examine(home))["config.unowned"].fix == "unset BUBBOT_LOTTERY__DAY"
 
     @plants("config.renamed")
     def test_a_setting_under_its_old_name(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         home.config.write_text("[schedule]\nfailures = 3\n")
-        finding = found(read_config(home, None)[1])["config.renamed"]
+        finding = found(examine(home))["config.renamed"]
         assert (finding.level, finding.cause.partition(": ")[2]) == (
             "warning",
             "[schedule] failures is now called max_failures; the old name still works. Write: max_failures = 3",
         )
         home.config.write_text("")
         monkeypatch.setenv("BUBBOT_SCHEDULE__FAILURES", "3")
-        finding = found(read_config(home, None)[1])["config.renamed"]
+        finding = found(examine(home))["config.renamed"]
         assert finding.cause.endswith("Call the variable BUBBOT_SCHEDULE__MAX_FAILURES.")
         assert finding.fix == "unset BUBBOT_SCHEDULE__FAILURES"
         monkeypatch.delenv("BUBBOT_SCHEDULE__FAILURES")
         monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__GUILDS", '{"5": {"listen": [1]}}')
-        finding = found(read_config(home, None)[1])["config.renamed"]
+        finding = found(examine(home))["config.renamed"]
         assert "[channels.discord.guilds.5] listen is now called record_only" in finding.cause
         assert finding.fix == "unset BUBBOT_CHANNELS__DISCORD__GUILDS"
         monkeypatch.delenv("BUBBOT_CHANNELS__DISCORD__GUILDS")
         home.config.write_text("[budget]\ndollar = inf\n")
-        assert found(read_config(home, None)[1])["config.renamed"].cause.endswith("Write: usd_rate = inf")
+        assert found(examine(home))["config.renamed"].cause.endswith("Write: usd_rate = inf")
 
     @pytest.mark.parametrize(
         ("variable", "value", "rest"),
@@ -194,7 +189,7 @@ class TestConfig:
         self, home: Home, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, rest: str
     ) -> None:
         monkeypatch.setenv(f"BUBBOT_CHANNELS__{variable}", value)
-        finding = found(read_config(home, None)[1])["config.renamed"]
+        finding = found(examine(home))["config.renamed"]
         assert finding.cause == (
             f"environment variable BUBBOT_CHANNELS__{variable}: [channels.discord.guilds.5] always is now called "
             f"respond_to_all; the old name still works. {rest}"
@@ -204,18 +199,18 @@ class TestConfig:
     @plants("config.persona")
     def test_a_persona_file_that_is_not_there(self, home: Home) -> None:
         home.config.write_text('[bot]\npersona_file = "none.md"\n')
-        assert level(read_config(home, None)[1], "config.persona") == "problem"
+        assert level(examine(home), "config.persona") == "problem"
 
     @plants("config.server")
     @pytest.mark.parametrize("text", ["port = 9391", 'token = "abc"', "openai = true"])
     def test_a_server_with_which_the_bot_does_not_start(self, home: Home, text: str) -> None:
         home.config.write_text(f"[server]\n{text}\n")
-        assert level(read_config(home, None)[1], "config.server") == "problem"
+        assert level(examine(home), "config.server") == "problem"
 
     @plants("config.budget")
     def test_a_budget_that_cannot_be_reckoned_with(self, home: Home) -> None:
         home.config.write_text('[budget]\ncurrency = "EUR"\n')
-        assert level(read_config(home, None)[1], "config.budget") == "problem"
+        assert level(examine(home), "config.budget") == "problem"
 
 
 class TestDatabase:
@@ -302,11 +297,8 @@ class TestDatabase:
         assert level(database(home), "database.unusable") == "problem"
 
     @plants("database.altered")
-    async def test_an_altered_entry_is_found_when_asked_to_look_deep(
-        self, sqlite_store: SqliteStore, tmp_path: Path
-    ) -> None:
-        await sqlite_store.append([batch(note("a"), note("b"))])
-        home = Home(tmp_path)
+    def test_an_altered_entry_is_found_when_asked_to_look_deep(self, home: Home) -> None:
+        write(home, lambda store: append(store, note("a"), note("b")))
         tamper(home.database, "UPDATE entries SET payload = '{}' WHERE id = 2")
         assert level(database(home), "database.ok") == "ok"
         told = found(database(home, deep=True))["database.altered"]
@@ -336,36 +328,39 @@ class TestDatabase:
         assert level(database(home), "database.ok") == "ok"
 
     @plants("clock.behind")
-    async def test_an_entry_from_the_future(self, sqlite_store: SqliteStore, tmp_path: Path) -> None:
-        await sqlite_store.append([batch(note("a", date="2026-11-21T20:21:00+00:00"))])
-        early = START - timedelta(hours=1)
-        assert level(database(Home(tmp_path), now=early), "clock.behind") == "warning"
-        assert level(database(Home(tmp_path)), "clock.ok") == "ok"
+    def test_an_entry_from_the_future(self, home: Home) -> None:
+        write(home, lambda store: append(store, note("a", date="2026-11-21T20:21:00+00:00")))
+        assert level(database(home, now=START - timedelta(hours=1)), "clock.behind") == "warning"
+        assert level(database(home), "clock.ok") == "ok"
 
     @plants("clock.jobs")
-    async def test_jobs_that_wait_for_a_clock_that_was_ahead(self, sqlite_store: SqliteStore, tmp_path: Path) -> None:
-        home = Home(tmp_path)
-        tape = TapeService(sqlite_store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
-        asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
-        made = JobChanges(
-            ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleSettings(), "UTC"
-        )
-        await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
-        await sqlite_store.aclose()
-        (told,) = await asyncio.to_thread(
-            lambda: found(list(check_features(home, home.config, None, now, of_tapes=True))).values()
-        )
+    def test_jobs_that_wait_for_a_clock_that_was_ahead(self, home: Home) -> None:
+        async def add(store: SqliteStore) -> None:
+            tape = TapeService(store, "bubbot/schedule", now=lambda: START, new_id=str)
+            asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
+            made = JobChanges(
+                ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleSettings(), "UTC"
+            )
+            await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
+
+        write(home, add)
+        (told,) = found(examine(home, "clock.jobs", now=now())).values()
         assert (told.level, told.fix) == ("warning", "bubbot schedule resume")
         assert "1 jobs are done up to 2099-01-01 00:00 UTC" in told.cause
-        done = await asyncio.to_thread(run, tmp_path, *told.fix.split()[1:])
-        assert b"1 jobs go on from the present" in done.stdout
-        assert await asyncio.to_thread(lambda: list(check_features(home, home.config, None, now, of_tapes=True))) == []
+        assert b"1 jobs go on from the present" in run(home.path, *told.fix.split()[1:]).stdout
+        assert examine(home, "clock.jobs", now=now()) == []
+
+
+def model(home: Home, **values: object) -> list[Finding]:
+    """What the doctor says of a model."""
+    home.config.write_text(f"[model]\n{table(**values)}")
+    return examine(home, "model.", "config.invalid")
 
 
 class TestModel:
     @plants("model.missing", "model.local_missing", "model.unknown", "model.ok")
     def test_one_that_cannot_be_had(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(model, "is_available", lambda: False)
+        monkeypatch.setattr("bubbot.models.local.model.is_available", lambda: False)
         for name, wanted in (
             ("", "model.missing"),
             ("local", "model.local_missing"),
@@ -374,36 +369,59 @@ class TestModel:
             ("openai/gpt-4o", "model.ok"),
             ("scripted", "model.ok"),
         ):
-            assert wanted in found(check_model(Settings(model=ModelSettings(name=name)), home)), name
-        assert found(check_model(Settings(model=ModelSettings(name="scripted")), home))["model.ok"].cause == (
-            "The model is scripted."
-        )
+            assert wanted in found(model(home, name=name)), name
+        assert found(model(home, name="scripted"))["model.ok"].cause == "The model is scripted."
+
+    @pytest.mark.parametrize("name", ["openai/mine", "azure/our deployment", "ollama/../odd", "openrouter/a/b:free"])
+    def test_any_model_of_a_known_provider_is_possible(self, home: Home, name: str) -> None:
+        assert "model.ok" in found(model(home, name=name))
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("../../etc/passwd", "[model] name is '../../etc/passwd', and litellm knows no provider '..'"),
+            ("opnai/gpt-4o", "did you mean 'openai/gpt-4o'?"),
+            ("OpenAI/gpt-4o", "did you mean 'openai/gpt-4o'?"),
+            ("lokal", "one of local, scripted (did you mean 'local'?)"),
+            ("/x", "knows no provider ''"),
+            ("openai/ ", "it has to be 'provider/model'"),
+            ("openai/a\nb", "it has to be 'provider/model'"),
+            ("zzz/x", "Among those it knows are anthropic, gemini"),
+        ],
+    )
+    def test_a_name_that_nobody_has_is_refused_with_what_there_is(self, home: Home, name: str, words: str) -> None:
+        assert words in found(model(home, name=name))["model.unknown"].cause
+
+    @pytest.mark.parametrize("name", ["local", "nobody/x", ""])
+    def test_a_fallback_has_to_be_a_model_of_a_provider(self, home: Home, name: str) -> None:
+        assert "model.ok" in found(model(home, name="openai/gpt-4o", fallback=["openai/x", "anthropic/y"]))
+        told = model(home, name="openai/gpt-4o", fallback=["openai/x", name])
+        assert f"[model] fallback is '{name}'" in found(told)["model.unknown"].cause
 
     @plants("model.size_assumed")
     def test_one_whose_context_has_a_size_that_nobody_knows(self, home: Home) -> None:
         for name, tokens, is_told in (
-            ("openai/our-own", None, True),
-            ("ollama_chat/our-own", None, True),
-            ("openai/our-own", 65_536, False),
-            ("openai/gpt-4o", None, False),
-            ("scripted", None, False),
+            ("openai/our-own", {}, True),
+            ("ollama_chat/our-own", {}, True),
+            ("openai/our-own", {"context_tokens": 65_536}, False),
+            ("openai/gpt-4o", {}, False),
+            ("scripted", {}, False),
         ):
-            settings = Settings(model=ModelSettings(name=name, context_tokens=tokens))
-            assert ("model.size_assumed" in found(check_model(settings, home))) == is_told, name
+            assert ("model.size_assumed" in found(model(home, name=name, **tokens))) == is_told, name
 
     @plants("context.embeddings")
-    def test_embeddings_without_their_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        settings = make_settings(ContextSettings(embeddings=True))
-        assert list(check_embeddings(settings)) == []
-        monkeypatch.setattr(plugin_checks, "embeddings_are_installed", lambda: False)
-        (finding,) = found(check_embeddings(settings)).values()
+    def test_embeddings_without_their_packages(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        home.config.write_text("[context]\nembeddings = true\n")
+        assert examine(home, "context.") == []
+        monkeypatch.setattr("bubbot.ops.doctor.plugins.embeddings_are_installed", lambda: False)
+        (finding,) = found(examine(home, "context.")).values()
         assert (finding.id, finding.level) == ("context.embeddings", "warning")
         assert finding.fix.endswith("models/embeddings/requirements.txt")
-        assert list(check_embeddings(Settings())) == []
+        home.config.write_text("")
+        assert examine(home, "context.") == []
 
     def test_a_fallback_that_cannot_be_had(self, home: Home) -> None:
-        settings = Settings(model=ModelSettings(name="openai/gpt-4o", fallback=["opnai/gpt-4o"]))
-        (finding,) = check_model(settings, home)
+        (finding,) = model(home, name="openai/gpt-4o", fallback=["opnai/gpt-4o"])
         assert finding.id == "model.unknown"
         assert "[model] fallback is 'opnai/gpt-4o'" in finding.cause
         assert "did you mean 'openai/gpt-4o'?" in finding.cause
@@ -414,18 +432,21 @@ class TestModel:
         file = tmp_path / "script.json"
         if script is not None:
             file.write_bytes(script)
-        settings = Settings(model=ModelSettings(name="scripted", script=file))
-        assert level(check_model(settings, home), "model.script") == "problem"
+        assert level(model(home, name="scripted", script=str(file)), "model.script") == "problem"
 
 
 class TestPlugins:
+    @pytest.fixture
+    def no_plugins(self, no_packages: None) -> None:
+        """Here they are looked at."""
+
     @plants("plugin.ok")
-    def test_all_of_them_load(self) -> None:
-        assert list(found(check_plugins(Settings()))) == ["plugin.ok"]
+    def test_all_of_them_load(self, home: Home) -> None:
+        assert list(found(examine(home, "plugin."))) == ["plugin.ok"]
 
     @plants("plugin.broken")
     def test_a_broken_one_is_named_with_its_reason_and_counts_where_it_is_used(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         points = (
             "[bubbot.channels]\nbroken = broken_channel:create\n[bubbot.models]\nlost = bubbot.models.lost:create\n"
@@ -433,14 +454,14 @@ class TestPlugins:
         installed(tmp_path, "bubbot-broken", "1.0", points)
         (tmp_path / "broken_channel.py").write_text("raise RuntimeError('out of order')")
         monkeypatch.syspath_prepend(tmp_path)
-        told = list(check_plugins(Settings()))
+        told = examine(home, "plugin.")
         assert list(found(told)) == ["plugin.broken"]
         assert [one.level for one in told] == ["warning", "warning"]
         assert "out of order" in told[0].cause
         assert "bubbot-broken" in told[0].fix
         assert "there is no module bubbot.models.lost" in told[1].cause
-        used = Settings(channels={"broken": {}})
-        assert [one.level for one in check_plugins(used) if one.id == "plugin.broken"] == ["problem", "warning"]
+        home.config.write_text("[channels.broken]\n")
+        assert [one.level for one in examine(home, "plugin.")] == ["problem", "warning"]
 
 
 @plants("doctor.failed")
@@ -450,42 +471,40 @@ def test_a_check_that_fails_is_a_finding_and_the_others_are_made(home: Home, mon
 
     for name in ("check_plugins", "check_lock", "read_database", "check_python", "check_service", "read_config"):
         monkeypatch.setattr(f"bubbot.ops.doctor.checkup.{name}", fail)
-    made = run_checks(home, None, now=START, deep=False)
-    told = [one for one in made.findings if one.id == "doctor.failed"]
+    made = examine(home)
+    told = [one for one in made if one.id == "doctor.failed"]
     assert "doctor.failed" in found(told)
     assert [one.cause.partition(" failed")[0] for one in told] == [
         f"The check of {name}"
         for name in ("Python", "the settings", "the lock", "the database", "the plugins", "the service")
     ]
     assert told[0].cause.endswith("ValueError: all is lost.")
-    assert {"disk.ok", "home.ok", "library.ok"} <= {one.id for one in made.findings}
+    assert {"disk.ok", "home.ok", "library.ok"} <= {one.id for one in made}
 
 
 def test_without_a_home_the_rest_is_looked_at_all_the_same(tmp_path: Path) -> None:
-    told = run_checks(Home(tmp_path / "none"), None, now=START, deep=False)
-    assert {"home.missing", "plugin.ok", "disk.ok"} <= {one.id for one in told.findings}
-    assert not [one for one in told.findings if one.id.startswith(("lock", "database"))]
+    told = examine(Home(tmp_path / "none"))
+    assert {"home.missing", "library.ok", "disk.ok"} <= {one.id for one in told}
+    assert not [one for one in told if one.id.startswith(("lock", "database"))]
 
 
 class TestStoreOfAPackage:
-    def planted(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> StoreSettings:
-        installed(folder, "bubbot-kept", "1.0", "[bubbot.stores]\nkept = kept_store:open_store\n")
+    @plants("store.ok")
+    def test_one_that_opens_is_counted(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        installed(tmp_path, "bubbot-kept", "1.0", "[bubbot.stores]\nkept = kept_store:open_store\n")
         code = (
             "from bubbot.stores.inmemory import InMemoryStore\nasync def open_store(_):\n    return InMemoryStore()\n"
         )
-        (folder / "kept_store.py").write_text(code)
-        monkeypatch.syspath_prepend(folder)
-        return StoreSettings(kind="kept")
-
-    @plants("store.ok")
-    def test_one_that_opens_is_counted(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        has_entries, told = read_store(self.planted(tmp_path, monkeypatch), home)
-        assert not has_entries
-        assert level([told], "store.ok") == "ok"
+        (tmp_path / "kept_store.py").write_text(code)
+        monkeypatch.syspath_prepend(tmp_path)
+        home.config.write_text('[store]\nkind = "kept"\n')
+        assert level(examine(home), "store.ok") == "ok"
+        assert not examine(home, "delivery.", "database.")
 
     @plants("store.unusable")
     def test_one_that_nobody_offers_is_a_problem(self, home: Home) -> None:
-        has_entries, told = read_store(StoreSettings(kind="gone"), home)
-        assert not has_entries
-        assert level([told], "store.unusable") == "problem"
+        home.config.write_text('[store]\nkind = "gone"\n')
+        told = found(examine(home))["store.unusable"]
+        assert told.level == "problem"
         assert "No plugin 'gone' in bubbot.stores" in told.cause
+        assert not examine(home, "delivery.", "database.")

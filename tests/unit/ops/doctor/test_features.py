@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from bubbot.home import Home
-from bubbot.ops.doctor.checkup import run_checks
-from bubbot.ops.doctor.features import check_features
-from bubbot.ports.checks import Finding
-from bubbot.settings.loader import Settings
+from bubbot.stores.sqlite.store import SqliteStore
 from tests.doubles import START
 from tests.installed import installed
+from tests.planting import examine, write
+from tests.tapes import batch, note
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 FEATURE = """
 import asyncio
 import sys
@@ -53,6 +52,10 @@ FACTORY = FeatureFactory("pots", lambda kernel, settings: Feature(name="pots"), 
 """
 
 
+async def write_note(store: SqliteStore) -> None:
+    await store.append([batch(note("a"))])
+
+
 @pytest.fixture
 def pots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "packages"
@@ -61,31 +64,30 @@ def pots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(folder)
 
 
-def check(home: Home, settings: Settings | None, *, of_tapes: bool = False) -> list[Finding]:
-    return list(check_features(home, home.config, settings, lambda: START, of_tapes=of_tapes))
-
-
 @pytest.mark.usefixtures("pots")
 def test_those_without_tapes_run_once_the_settings_are_loaded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bubbot.ops.doctor.features.PACKAGE_TIMEOUT_SECONDS", 0.2)
     home.config.write_text("[pots]\ndepth = 7\n")
-    made = {one.id: one for one in run_checks(home, None, now=START, deep=False).findings}
-    assert made["pots.depth"].cause == f"7 home config.toml {START:%Y}"
-    assert "pots.tape" not in made, "there is no entry yet"
-    assert check(home, None) == []
+    (made,) = examine(home, "pots.")  # and no `pots.tape`: there is no entry yet
+    assert (made.id, made.cause) == ("pots.depth", f"7 home config.toml {START:%Y}")
+    home.config.write_text("[pots]\ndeep = 7\n")
+    assert examine(home, "pots.") == []
 
 
 @pytest.mark.usefixtures("pots")
-@pytest.mark.parametrize("settings", [Settings(), None])
-def test_those_of_tapes_open_them_to_read(home: Home, settings: Settings | None) -> None:
-    (finding,) = [one for one in check(home, settings, of_tapes=True) if one.id.startswith("pots")]
-    assert finding.cause == f"0 {settings is None}"
+@pytest.mark.parametrize("config", ["", "[bot]\nnmae = 1\n"])
+def test_those_of_tapes_open_them_to_read(home: Home, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bubbot.ops.doctor.features.PACKAGE_TIMEOUT_SECONDS", 0.2)
+    home.config.write_text(config)
+    write(home, write_note)
+    (finding,) = examine(home, "pots.tape")
+    assert finding.cause == f"0 {config != ''}"
 
 
 @pytest.mark.usefixtures("pots")
 def test_one_that_fails_is_a_finding_that_names_its_package(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bubbot.ops.doctor.features.PACKAGE_TIMEOUT_SECONDS", 0.01)
-    made = check(home, Settings())
+    made = examine(home, "pots.", "doctor.")
     assert [one.id for one in made] == ["pots.depth", *["doctor.failed"] * 3]
     reasons = [one.cause.rpartition("unknown: ")[2] for one in made[1:]]
     assert reasons == ["SystemExit: 3.", "TypeError: it returned str, not a Finding.", "TimeoutError: no reason."]

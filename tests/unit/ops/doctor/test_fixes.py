@@ -23,26 +23,16 @@ import pytest
 from bubbot.app.tapes import now
 from bubbot.errors import ModelUnavailable
 from bubbot.features.schedule.changes import JobChanges, JobRequester
-from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.facts import Actor, ChatRef
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import ScheduleState
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home, WriterLock
-from bubbot.ops.doctor.checkup import run_checks
-from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
-from bubbot.ops.doctor.database import read_database
-from bubbot.ops.doctor.disk import check_file_system
-from bubbot.ops.doctor.features import check_features
-from bubbot.ops.doctor.home import check_home, check_lock
-from bubbot.ops.doctor.ports import check_ports
-from bubbot.ops.doctor.service import check_service
 from bubbot.ops.service.render import render_unit
 from bubbot.ports.channel import MessagePart, Role
 from bubbot.ports.checks import Finding
 from bubbot.ports.model import Lesson
-from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
-from bubbot.settings.loader import Settings
-from bubbot.settings.sections import HealthSettings
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
@@ -52,7 +42,7 @@ from tests.docs.pages import ROOT
 from tests.doubles import START, CountingIds, SteppingClock
 from tests.e2e import forked
 from tests.fakes.botapi.server import Server
-from tests.planting import found, mend, mend_by_doctor, mend_in_shell, mend_running, mends, plants, write
+from tests.planting import examine, found, mend, mend_by_doctor, mend_in_shell, mend_running, mends, plants, write
 from tests.raw import raw
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
@@ -78,11 +68,7 @@ def home(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def checkup(home: Home, *, days: int = 0) -> Callable[[], Iterable[Finding]]:
     """The doctor, offline."""
-    return lambda: run_checks(home, None, now=START + timedelta(days=days), deep=False).findings
-
-
-def about(home: Home) -> Callable[[], Iterable[Finding]]:
-    return lambda: check_home(home)
+    return lambda: examine(home, now=START + timedelta(days=days))
 
 
 def config(home: Home, text: str) -> None:
@@ -96,9 +82,9 @@ class TestHome:
     def test_one_that_others_can_read_or_write(self, home: Home, tmp_path: Path) -> None:
         for mode, wanted in ((0o755, "home.open"), (0o777, "home.writable"), (0o770, "home.writable")):
             home.path.chmod(mode)
-            mend(about(home), wanted, tmp_path)
+            mend(checkup(home), wanted, tmp_path)
         home.path.chmod(0o777)
-        told = found(check_home(home))["home.writable"]
+        told = found(checkup(home)())["home.writable"]
         assert told.level == "problem"
         assert "replace its database, its settings and its secrets" in told.cause
 
@@ -106,8 +92,8 @@ class TestHome:
     def test_one_that_is_a_file_or_is_not_there(self, home: Home, tmp_path: Path) -> None:
         shutil.rmtree(home.path)
         home.path.write_text("")
-        mend(about(home), "home.no_folder", tmp_path)
-        mend(about(home), "home.missing", tmp_path, data="hello\n")
+        mend(checkup(home), "home.no_folder", tmp_path)
+        mend(checkup(home), "home.missing", tmp_path, data="hello\n")
 
     @ROOT_ONLY
     @plants("home.read_only")
@@ -118,7 +104,7 @@ class TestHome:
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,mode=700", "none", disk], check=False).returncode:
             pytest.skip("this sandbox mounts nothing")
         try:
-            mend(about(Home(disk)), "home.read_only", tmp_path)
+            mend(checkup(Home(disk)), "home.read_only", tmp_path)
         finally:
             subprocess.run(["umount", disk], check=True)
 
@@ -126,7 +112,7 @@ class TestHome:
     @mends("home.unwritable")
     def test_one_that_its_owner_closed(self, home: Home, tmp_path: Path) -> None:
         home.path.chmod(0o500)
-        mend(about(home), "home.unwritable", tmp_path)
+        mend(checkup(home), "home.unwritable", tmp_path)
 
     def test_one_of_somebody_else_is_taken_over_and_ones_own_is_opened(
         self, home: Home, monkeypatch: pytest.MonkeyPatch
@@ -135,16 +121,16 @@ class TestHome:
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-        assert found(check_home(home))["home.unwritable"].fix == f"chmod u+rwx {home.path}"
+        assert found(checkup(home)())["home.unwritable"].fix == f"chmod u+rwx {home.path}"
         monkeypatch.setattr("os.geteuid", lambda: 4711)
-        assert found(check_home(home))["home.unwritable"].fix.startswith("sudo chown -R")
+        assert found(checkup(home)())["home.unwritable"].fix.startswith("sudo chown -R")
 
     @mends("lock.link", "lock.unusable")
     def test_a_lock_that_is_no_file_is_mended(self, home: Home, tmp_path: Path) -> None:
         home.lock_file.symlink_to("elsewhere")
-        mend(lambda: check_lock(home), "lock.link", tmp_path)
+        mend(checkup(home), "lock.link", tmp_path)
         home.lock_file.mkdir()
-        mend(lambda: check_lock(home), "lock.unusable", tmp_path)
+        mend(checkup(home), "lock.unusable", tmp_path)
 
 
 class TestSettings:
@@ -226,10 +212,11 @@ class TestSettings:
             config(home, f"[health]\nport = {ports[0]}\n")
             mend(checkup(home), "port.used", tmp_path, text=f"[health]\nport = {ports[1]}\n")
             assert "port.ok" in found(checkup(home)())
-            settings = Settings(health=HealthSettings(port=ports[0]))
+            config(home, f"[health]\nport = {ports[0]}\n")
             with WriterLock(home):  # the bot of this home has it
-                assert list(check_ports(settings, home, home.config)) == []
-            assert list(check_ports(Settings(), home, home.config)) == []
+                assert examine(home, "port.") == []
+            config(home, "")
+            assert examine(home, "port.") == []
 
 
 class TestOtherUsers:
@@ -239,14 +226,14 @@ class TestOtherUsers:
     def test_a_home_that_is_closed(self, tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         access = os.access
         monkeypatch.setattr("os.access", lambda path, mode: Path(path) != home.path and access(path, mode))
-        mend_by_doctor(found(about(home)())["home.closed"], tmp_path)
-        mend_by_doctor(found(about(Home(home.path / "inner"))())["home.hidden"], tmp_path)
+        mend_by_doctor(found(checkup(home)())["home.closed"], tmp_path)
+        mend_by_doctor(found(checkup(Home(home.path / "inner"))())["home.hidden"], tmp_path)
 
     @plants("home.unusable")
     @mends("home.unusable")
     def test_a_home_whose_name_no_folder_can_have(self, tmp_path: Path) -> None:
         unusable = Home(tmp_path / ("x" * 300))
-        told = found(about(unusable)())
+        told = found(checkup(unusable)())
         assert "File name too long" in told["home.unusable"].cause
         assert "home.missing" not in told
         mend_by_doctor(told["home.unusable"], tmp_path, env={"BUBBOT_HOME": str(unusable.path)})
@@ -286,7 +273,7 @@ class TestOtherUsers:
         (programs / "systemctl").write_text(f"#!/bin/sh\n{show}\n")
         (programs / "systemctl").chmod(0o755)
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        mend_by_doctor(found(check_service(home))["service.other_home"], tmp_path)
+        mend_by_doctor(found(checkup(home)())["service.other_home"], tmp_path)
 
 
 class TestSecrets:
@@ -366,7 +353,7 @@ class TestChannels:
             (home.path / "token").write_text(OTHER)
 
             def online() -> Iterable[Finding]:
-                return run_checks(home, None, now=START, deep=False, online=True).findings
+                return examine(home, online=True)
 
             mend(online, "platform.refused", tmp_path, data=server.bot.token)
             assert "platform.ok" in found(online())
@@ -394,15 +381,16 @@ class TestCredentials:
         folder.mkdir(parents=True)
         (folder / "channels.telegram.token").write_text(TOKEN)
         assert {"channel.ok"} == {one for one in found(checkup(home)()) if one.startswith("channel")}
-        assert service_credentials(Home(tmp_path / "other")) == ServiceCredentials()
+        other = Home(tmp_path / "other")
+        other.path.mkdir(mode=0o700)
+        config(other, "[channels.telegram]\n")
+        assert [one.id for one in examine(other, "channel.")] == ["channel.no_token"]
 
 
 class TestDatabase:
     @mends("database.empty", "database.unusable", "database.damaged")
     def test_one_that_cannot_be_used(self, home: Home, tmp_path: Path) -> None:
-        def check() -> Iterable[Finding]:
-            return read_database(home, now=START, deep=False)[1]
-
+        check = checkup(home)
         home.database.write_bytes(b"")
         mend(check, "database.empty", tmp_path, data="hello\n")
         home.database.write_bytes(b"no database at all" * 100)
@@ -445,7 +433,7 @@ class TestDatabase:
     @mends("clock.jobs")
     def test_one_whose_jobs_wait_for_a_clock_that_was_ahead(self, home: Home, tmp_path: Path) -> None:
         async def add(store: SqliteStore) -> None:
-            tape = TapeService(store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
+            tape = TapeService(store, "bubbot/schedule", now=lambda: START, new_id=str)
             asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
             made = JobChanges(
                 ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleSettings(), "UTC"
@@ -453,7 +441,7 @@ class TestDatabase:
             await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
 
         write(home, add)
-        mend(lambda: check_features(home, home.config, None, now, of_tapes=True), "clock.jobs", tmp_path)
+        mend(lambda: examine(home, now=now()), "clock.jobs", tmp_path)
 
     @mends("turn.stuck", "delivery.stuck")
     def test_one_with_turns_and_messages_that_are_open(self, home: Home, tmp_path: Path) -> None:
@@ -485,7 +473,7 @@ class TestDatabase:
         folder = home.path / "backups"
         folder.mkdir()
         write_backup(home.database, folder / "old", ExtraFiles(), START - timedelta(days=9))
-        mend(lambda: run_checks(home, None, now=now(), deep=False).findings, "backup.old", tmp_path)
+        mend(lambda: examine(home, now=now()), "backup.old", tmp_path)
 
     @mends("backup.none", "home.quarantine")
     def test_one_without_a_backup_and_one_restored_from_it(
@@ -504,7 +492,7 @@ class TestModels:
     @mends("model.learned")
     def test_one_that_refused_requests_is_asked_in_the_usual_form_again(self, home: Home, tmp_path: Path) -> None:
         async def learn(store: SqliteStore) -> None:
-            lessons = ModelLessons(TapeService(store, MODELS_TAPE, now=lambda: START, new_id=CountingIds()))
+            lessons = ModelLessons(TapeService(store, "bubbot/models", now=lambda: START, new_id=CountingIds()))
             lesson = Lesson("ollama/gemma3:4b", "127.0.0.1:8080", "no_tools@1")
             lessons.try_out(lesson)
             await lessons.keep([lesson])
@@ -516,7 +504,7 @@ class TestModels:
     @mends("model.unread")
     def test_one_that_read_too_little_is_watched_again(self, home: Home, tmp_path: Path) -> None:
         async def learn(store: SqliteStore) -> None:
-            lessons = ModelLessons(TapeService(store, MODELS_TAPE, now=lambda: START, new_id=CountingIds()))
+            lessons = ModelLessons(TapeService(store, "bubbot/models", now=lambda: START, new_id=CountingIds()))
             lesson = Lesson.of_size("ollama/gemma3:4b", "", "unread", 2_050)
             lessons.try_out(lesson)
             await lessons.keep([lesson])
@@ -528,14 +516,15 @@ class TestModels:
 
 class TestDisk:
     @mends("disk.memory")
-    def test_a_home_in_memory_is_moved(self, home: Home, tmp_path: Path) -> None:
+    def test_a_home_in_memory_is_moved(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         mounts, person = tmp_path / "mounts", tmp_path / "person"
+        monkeypatch.setattr("bubbot.ops.doctor.disk.MOUNTS_PATH", mounts)
         mounts.write_text(f"none {home.path} tmpfs rw 0 0\n/dev/a {person} ext4 rw 0 0\n")
         person.mkdir()
 
         def check() -> Iterable[Finding]:
             moved = Home(person / "bubbot")
-            return check_file_system(moved if moved.path.exists() else home, mounts=mounts)
+            return examine(moved if moved.path.exists() else home)
 
         mend(check, "disk.memory", tmp_path, env={"HOME": str(person)})
         assert "disk.local" in found(check())

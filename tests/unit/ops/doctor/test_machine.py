@@ -14,18 +14,14 @@ from pathlib import Path
 import pytest
 
 from bubbot.home import Home
-from bubbot.ops.doctor import limits
 from bubbot.ops.doctor.conflicts import check_conflicts
-from bubbot.ops.doctor.disk import check_disk, check_file_system
-from bubbot.ops.doctor.limits import check_files, check_memory
-from bubbot.ops.doctor.service import check_service
-from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
-from bubbot.ops.doctor.tools import read_output
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.ops.service.render import read_unit, render_unit
-from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.ports.checks import Finding
 from tests.installed import installed
-from tests.planting import found, level, plants
+from tests.planting import examine, found, level, plants
+
+pytestmark = pytest.mark.usefixtures("no_plugins")
 
 Programs = Callable[..., None]
 
@@ -48,19 +44,22 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 class TestVersions:
     @plants("python.old", "python.ok")
-    def test_an_old_python(self) -> None:
-        assert level(check_python((3, 10, 4)), "python.old") == "problem"
-        assert level(check_python((3, 13, 0)), "python.ok") == "ok"
+    def test_an_old_python(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert level(examine(home), "python.ok") == "ok"
+        monkeypatch.setattr("bubbot.ops.doctor.system.OLDEST_PYTHON", (3, 99))
+        assert level(examine(home), "python.old") == "problem"
 
     @plants("sqlite.wal_reset")
-    def test_a_sqlite_with_the_bug_is_told_and_no_fault(self) -> None:
+    def test_a_sqlite_with_the_bug_is_told_and_no_fault(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         for version in ((3, 7, 0), (3, 40, 1), (3, 51, 2)):
-            assert "so the bug cannot occur" in found(check_sqlite(version))["sqlite.wal_reset"].cause
+            monkeypatch.setattr("sqlite3.sqlite_version_info", version)
+            assert "so the bug cannot occur" in found(examine(home))["sqlite.wal_reset"].cause
 
     @plants("sqlite.ok")
-    def test_a_sqlite_without_it(self) -> None:
+    def test_a_sqlite_without_it(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         for version in ((3, 6, 23), (3, 51, 3), (3, 53, 0)):
-            assert list(found(check_sqlite(version))) == ["sqlite.ok"]
+            monkeypatch.setattr("sqlite3.sqlite_version_info", version)
+            assert list(found(examine(home, "sqlite."))) == ["sqlite.ok"]
 
     @plants("library.untested", "library.ok")
     def test_a_library_that_bubbot_was_not_tested_with(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,67 +151,89 @@ class TestVersions:
 
 class TestLimits:
     @plants("limits.files", "limits.ok")
-    def test_few_open_files(self) -> None:
+    def test_few_open_files(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
-            assert "512" in found(check_files())["limits.files"].cause
+            assert "512" in found(examine(home))["limits.files"].cause
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for limit, number in ((1024, "1024"), (resource.RLIM_INFINITY, "Any number of")):
-            assert found(check_files(limit))["limits.ok"].cause == f"{number} files may be open at once."
+            monkeypatch.setattr("resource.getrlimit", lambda _, limit=limit: (limit, limit))
+            assert found(examine(home))["limits.ok"].cause == f"{number} files may be open at once."
+
+    @pytest.fixture
+    def scarce(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+        """What the doctor says of the memory for a model; the system tells it by two files of the test."""
+        monkeypatch.setattr("bubbot.ops.doctor.limits.MEMINFO_PATH", tmp_path / "meminfo")
+        monkeypatch.setattr("bubbot.ops.doctor.limits.CONTROL_GROUP", tmp_path / "group")
+
+        def check(name: str = "anthropic/claude-sonnet-4-5", via: str = "auto") -> str:
+            home.config.write_text(f'[model]\nname = "{name}"\nvia = "{via}"\n')
+            return "".join(one.cause for one in examine(home, "limits.memory", "doctor."))
+
+        return check
 
     @plants("limits.memory")
-    def test_little_memory_is_told_where_a_model_needs_it(self, tmp_path: Path) -> None:
+    def test_little_memory_is_told_where_a_model_needs_it(
+        self, scarce: Callable[..., str], home: Home, tmp_path: Path
+    ) -> None:
         memory, group = tmp_path / "meminfo", tmp_path / "group"
         memory.write_text("MemTotal: 9 kB\nMemAvailable:     100000 kB\n")
-        big = Settings(model=ModelSettings(name="anthropic/claude-sonnet-4-5"))
-        for small in (ModelSettings(name="openai/gpt-4o"), ModelSettings(name="scripted")):
-            assert not found(check_memory(Settings(model=small), memory=memory, group=group))
-        forced = Settings(model=ModelSettings(name="openai/gpt-4o", via="litellm"))
-        assert "limits.memory" in found(check_memory(forced, memory=memory, group=group))
-        assert "102.4 MB" in found(check_memory(big, memory=memory, group=group))["limits.memory"].cause
+        assert not scarce("openai/gpt-4o")
+        assert not scarce("scripted")
+        assert scarce("openai/gpt-4o", "litellm")
+        assert "102.4 MB" in scarce()
+        assert level(examine(home), "limits.memory") == "warning"
         memory.write_text("MemAvailable:     9000000 kB\n")
-        assert not found(check_memory(big, memory=memory, group=group))
+        assert not scarce()
         group.mkdir()
         (group / "memory.current").write_text("300000000\n")
         (group / "memory.stat").write_text("anon 1\ninactive_file 50000000\n")
-        for limit, scarce in (("400000000\n", True), ("900000000\n", False), ("max\n", False)):
+        for limit, is_scarce in (("400000000\n", True), ("900000000\n", False), ("max\n", False)):
             (group / "memory.max").write_text(limit)
-            assert ("limits.memory" in found(check_memory(big, memory=memory, group=group))) is scarce
+            assert bool(scarce()) is is_scarce
 
-    def test_a_system_that_tells_nothing_is_not_judged(self, tmp_path: Path) -> None:
-        big = Settings(model=ModelSettings(name="anthropic/claude-sonnet-4-5"))
-        (tmp_path / "odd").write_text("MemAvailable:\n\nnonsense")
-        for memory in (tmp_path / "none", tmp_path / "odd", tmp_path):
-            assert not found(check_memory(big, memory=memory, group=tmp_path / "none"))
-        assert limits.MEMINFO_PATH.is_absolute()
+    def test_a_system_that_tells_nothing_is_not_judged(self, scarce: Callable[..., str], tmp_path: Path) -> None:
+        memory = tmp_path / "meminfo"
+        assert not scarce()
+        memory.write_text("MemAvailable:\n\nnonsense")
+        assert not scarce()
+        memory.unlink()
+        memory.mkdir()
+        assert not scarce()
 
 
 class TestDisk:
-    @staticmethod
-    def room(left: int, files: int = 10**9, entries: int = 10**6) -> Callable[[Path], os.statvfs_result]:
-        return lambda _: os.statvfs_result((4096, 1, left, left, left, files, entries, entries, 0, 255))
+    @pytest.fixture
+    def room(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Finding]]:
+        """What the doctor says of a disk with so many free bytes and files."""
+
+        def check(left: int, files: int = 10**9, entries: int = 10**6) -> list[Finding]:
+            stats = os.statvfs_result((4096, 1, left, left, left, files, entries, entries, 0, 255))
+            monkeypatch.setattr("os.statvfs", lambda _: stats)
+            return examine(home, "disk.ok", "disk.scarce", "disk.files")
+
+        return check
 
     @plants("disk.ok", "disk.scarce")
-    def test_little_room_is_a_warning_and_almost_none_a_problem(self, tmp_path: Path) -> None:
-        home = Home(tmp_path)
-        assert level(check_disk(home, statvfs=self.room(2 * 10**9)), "disk.ok") == "ok"
-        assert level(check_disk(home, statvfs=self.room(5 * 10**8)), "disk.scarce") == "warning"
-        assert level(check_disk(home, statvfs=self.room(10**6)), "disk.scarce") == "problem"
-        assert found(check_disk(Home(tmp_path / "not" / "yet")))
+    def test_little_room_is_a_warning_and_almost_none_a_problem(self, room: Callable[..., list[Finding]]) -> None:
+        assert level(room(2 * 10**9), "disk.ok") == "ok"
+        assert level(room(5 * 10**8), "disk.scarce") == "warning"
+        assert level(room(10**6), "disk.scarce") == "problem"
 
     @plants("disk.files")
-    def test_no_more_files_though_there_is_room(self, tmp_path: Path) -> None:
-        home, much = Home(tmp_path), 10**10
-        assert level(check_disk(home, statvfs=self.room(much, entries=1000)), "disk.files") == "warning"
-        assert level(check_disk(home, statvfs=self.room(much, entries=5)), "disk.files") == "problem"
+    def test_no_more_files_though_there_is_room(self, room: Callable[..., list[Finding]]) -> None:
+        assert level(room(10**10, entries=1000), "disk.files") == "warning"
+        assert level(room(10**10, entries=5), "disk.files") == "problem"
         # Some file systems count no entries at all.
-        assert level(check_disk(home, statvfs=self.room(much, files=0, entries=0)), "disk.ok") == "ok"
+        assert level(room(10**10, files=0, entries=0), "disk.ok") == "ok"
 
     @plants("disk.network", "disk.memory", "disk.local")
-    def test_the_kind_of_file_system(self, tmp_path: Path) -> None:
+    def test_the_kind_of_file_system(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         home, mounts = Home(tmp_path / "with a space" / "home"), tmp_path / "mounts"
+        monkeypatch.setattr("bubbot.ops.doctor.disk.MOUNTS_PATH", mounts)
+        kinds = ("disk.network", "disk.memory", "disk.local")
         home.path.mkdir(parents=True)
         shown = str(home.path.parent).replace(" ", "\\040")
         for kind, wanted in (
@@ -220,37 +241,39 @@ class TestDisk:
             ("tmpfs", "disk.memory"), ("ext4", "disk.local"),
         ):  # fmt: skip
             mounts.write_text(f"/dev/a / xfs rw 0 0\nbox:/x {shown} {kind} rw 0 0\nbox:/y {shown}-other nfs rw 0 0\n")
-            told = found(check_file_system(home, mounts=mounts))
+            told = found(examine(home, *kinds))
             assert list(told) == [wanted]
             assert kind in told[wanted].cause
         mounts.write_text(f"box:/x {shown} nfs rw 0 0\n/dev/b {shown} ext4 rw 0 0\n")  # the last one hides the first
-        assert list(found(check_file_system(home, mounts=mounts))) == ["disk.local"]
-        assert not found(check_file_system(home, mounts=tmp_path / "none"))
+        assert list(found(examine(home, *kinds))) == ["disk.local"]
+        mounts.unlink()
+        assert not examine(home, *kinds)
 
-    def test_this_machine_is_read_without_a_fault(self, tmp_path: Path) -> None:
-        assert found(check_file_system(Home(tmp_path / "later")))
+    def test_the_disk_of_a_home_to_come_is_read_without_a_fault(self, tmp_path: Path) -> None:
+        assert len(examine(Home(tmp_path / "not" / "yet"), "disk.")) == 2
 
 
 class TestClock:
     @plants("clock.unset", "clock.set")
-    def test_a_time_service_that_is_off_or_out_of_reach(self, programs: Programs) -> None:
+    def test_a_time_service_that_is_off_or_out_of_reach(self, programs: Programs, home: Home) -> None:
         programs(timedatectl="echo NTP=yes; echo NTPSynchronized=yes")
-        assert list(found(check_time_service())) == ["clock.set"]
+        assert list(found(examine(home, "clock.set", "clock.unset"))) == ["clock.set"]
         programs(timedatectl="echo NTP=no; echo NTPSynchronized=no")
-        assert "switched off" in found(check_time_service())["clock.unset"].cause
+        assert "switched off" in found(examine(home, "clock.set", "clock.unset"))["clock.unset"].cause
         programs(timedatectl="echo NTP=yes; echo NTPSynchronized=no")
-        assert "not reached" in found(check_time_service())["clock.unset"].cause
+        assert "not reached" in found(examine(home, "clock.set", "clock.unset"))["clock.unset"].cause
 
-    def test_a_system_that_does_not_tell_is_not_judged(self, programs: Programs) -> None:
-        assert not found(check_time_service())
+    def test_a_system_that_does_not_tell_is_not_judged(self, programs: Programs, home: Home) -> None:
+        assert not found(examine(home, "clock.set", "clock.unset"))
         programs(timedatectl="echo nonsense")
-        assert not found(check_time_service())
+        assert not found(examine(home, "clock.set", "clock.unset"))
 
-    def test_a_program_that_hangs_is_given_up(self, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_program_that_hangs_is_given_up(
+        self, programs: Programs, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("bubbot.ops.doctor.tools.TOOL_TIMEOUT_SECONDS", 0.1)
         programs(timedatectl="exec sleep 30")
-        assert not found(check_time_service())
-        assert read_output(["no-such-program-anywhere"]) is None
+        assert not found(examine(home, "clock.set", "clock.unset"))
 
 
 UNIT = {
@@ -269,15 +292,15 @@ class TestService:
         )
 
     def test_without_systemd_nothing_is_said(self, programs: Programs, tmp_path: Path) -> None:
-        assert not found(check_service(Home(tmp_path)))
+        assert not found(examine(Home(tmp_path), "service."))
 
     @plants("service.absent", "service.ok")
     def test_one_that_is_well_and_none(self, programs: Programs, tmp_path: Path) -> None:
         programs(systemctl="echo LoadState=not-found")
-        assert list(found(check_service(Home(tmp_path)))) == ["service.absent"]
+        assert list(found(examine(Home(tmp_path), "service."))) == ["service.absent"]
         for scope in ("--system", "--user"):
             self.state(programs, scope, ExecStart=f"{{ argv[]=python -m bubbot --home {tmp_path} run ; }}")
-            assert list(found(check_service(Home(tmp_path)))) == ["service.ok"]
+            assert list(found(examine(Home(tmp_path), "service."))) == ["service.ok"]
 
     @plants("service.failed", "service.disabled", "service.changed", "service.unwatched")
     def test_one_that_would_not_start_or_go_on(self, programs: Programs, tmp_path: Path) -> None:
@@ -289,7 +312,7 @@ class TestService:
             ({"WatchdogUSec": "infinity"}, "service.unwatched", "warning"),
         ):
             self.state(programs, **changes)
-            told = found(check_service(Home(tmp_path)))
+            told = found(examine(Home(tmp_path), "service."))
             assert list(told) == [wanted]
             assert told[wanted].level == how
             assert told[wanted].fix.startswith("sudo systemctl ")
@@ -304,13 +327,13 @@ class TestService:
         text = render_unit(name, python=Path(sys.executable), home=home.path, config=None)
         for fine in (text, read_unit(name)):
             file.write_text(fine)
-            assert list(found(check_service(home))) == ["service.ok"]
+            assert list(found(examine(home, "service."))) == ["service.ok"]
         file.write_text(text.replace("WatchdogSec=60", "WatchdogSec=90"))
-        told = found(check_service(home))["service.differs"]
+        told = found(examine(home, "service."))["service.differs"]
         assert told.level == "warning"
         assert re.fullmatch(rf"(sudo )?(/\S+/)?bubbot service install {scope} --home {home.path}", told.fix)
         file.unlink()
-        assert list(found(check_service(home))) == ["service.ok"]
+        assert list(found(examine(home, "service."))) == ["service.ok"]
 
     @plants("service.other_home")
     def test_one_of_another_home(self, programs: Programs, tmp_path: Path) -> None:
@@ -320,15 +343,15 @@ class TestService:
             {"Environment": f"LANG=C BUBBOT_HOME={other}"},
         ):
             self.state(programs, **changes)
-            finding = found(check_service(Home(tmp_path)))["service.other_home"]
+            finding = found(examine(Home(tmp_path), "service."))["service.other_home"]
             assert finding.fix == f"bubbot doctor --home {other}"
         (tmp_path / "link").symlink_to(tmp_path)
         self.state(programs, Environment=f"BUBBOT_HOME={tmp_path / 'link'}")
-        assert list(found(check_service(Home(tmp_path)))) == ["service.ok"]
+        assert list(found(examine(Home(tmp_path), "service."))) == ["service.ok"]
 
     @plants("service.no_linger")
     def test_one_that_ends_with_the_login(self, programs: Programs, tmp_path: Path) -> None:
         self.state(programs, "--user", linger="no")
-        assert found(check_service(Home(tmp_path)))["service.no_linger"].fix == "loginctl enable-linger"
+        assert found(examine(Home(tmp_path), "service."))["service.no_linger"].fix == "loginctl enable-linger"
         self.state(programs, "--system", linger="no")
-        assert list(found(check_service(Home(tmp_path)))) == ["service.ok"]
+        assert list(found(examine(Home(tmp_path), "service."))) == ["service.ok"]

@@ -12,17 +12,14 @@ import pytest
 
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home
-from bubbot.ops.doctor import model
-from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ports.checks import Finding
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 from tests.doubles import START, CountingIds
 from tests.e2e.key_server import KEY, WRONG_KEY, KeyServer, key_server
-from tests.planting import found, mend, mend_in_shell, mends, plants, write
+from tests.planting import examine, found, mend, mend_in_shell, mends, plants, write
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 
 
 @contextmanager
@@ -63,7 +60,7 @@ def config(home: Home, base: str, key: str, name: str = "openai/gpt-4.9-turbo") 
 
 
 def checkup(home: Home, *, online: bool = True) -> Callable[[], Iterable[Finding]]:
-    return lambda: run_checks(home, None, now=START, deep=False, online=online).findings
+    return lambda: examine(home, online=online)
 
 
 @plants("model.accepted")
@@ -154,7 +151,7 @@ def test_one_that_is_slow_or_not_there_is_a_warning(home: Home, monkeypatch: pyt
     config(home, "http://user:secret@127.0.0.1:9/v1", KEY)
     finding = found(checkup(home)())["model.unreachable"]
     assert (finding.level, finding.fix) == ("warning", "curl -sSI http://127.0.0.1:9")
-    monkeypatch.setattr(model, "LIST_SECONDS", 0.2)
+    monkeypatch.setattr("bubbot.ops.doctor.model.LIST_SECONDS", 0.2)
     with provider(KeyServer(hangs=True)) as server:
         config(home, server.base, KEY)
         finding = found(checkup(home)())["model.unreachable"]
@@ -164,7 +161,7 @@ def test_one_that_is_slow_or_not_there_is_a_warning(home: Home, monkeypatch: pyt
 
 def test_in_quarantine_no_key_goes_to_an_address_that_came_with_the_backup(home: Home) -> None:
     async def restored(store: SqliteStore) -> None:
-        tape = TapeService(store, HOME_TAPE, now=lambda: START, new_id=CountingIds())
+        tape = TapeService(store, "bubbot/home", now=lambda: START, new_id=CountingIds())
         await Quarantine(tape).record_restore("backup", created="2026-11-20T00:00:00", head="1", bubbot="0.1")
 
     write(home, restored)

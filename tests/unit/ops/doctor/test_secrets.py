@@ -9,21 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.settings import load
 from bubbot.home import Home
 from bubbot.models.catalogue.keys import PROVIDER_KEY_VARIABLES
-from bubbot.ops.doctor.checkup import run_checks
-from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
 from bubbot.ports.checks import Finding
-from bubbot.settings.loader import ModelSettings, Settings
-from tests.doubles import START
-from tests.planting import found, plants
+from tests.planting import examine, found, plants, table
 
 CANARY = "canary-7f3a91"
 RIGHT = "12345678:" + "a" * 35
 
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 
 
 @pytest.fixture
@@ -40,8 +35,8 @@ def told(findings: Iterable[Finding]) -> dict[str, Finding]:
     return made
 
 
-def of_files(home: Home, config: Path | None = None) -> dict[str, Finding]:
-    return told(read_secret_files(home, config)[0])
+def of_files(home: Home) -> dict[str, Finding]:
+    return told(examine(home, "secret.ok", "secret.file_"))
 
 
 class TestFiles:
@@ -78,19 +73,19 @@ class TestFiles:
     def test_the_settings_say_no_more_than_that(self, home: Home) -> None:
         """One fault is one finding: the settings do not load for it, and that is not told again."""
         home.config.write_text('[model]\napi_key_file = "key"\n')
-        missing = found(run_checks(home, None, now=START, deep=False).findings)
+        missing = found(examine(home))
         assert missing["secret.file_missing"].level == "problem"
         assert "config.invalid" not in missing
         (home.path / "key").write_text("")
-        empty = found(run_checks(home, None, now=START, deep=False).findings)
+        empty = found(examine(home))
         assert {one for one in empty if one.startswith(("secret", "config"))} == {"secret.file_empty", "config.ok"}
         home.config.write_text('[model]\napi_key_file = "key"\nnmae = "x"\n')
-        assert "config.invalid" in found(run_checks(home, None, now=START, deep=False).findings)
+        assert "config.invalid" in found(examine(home))
 
     @plants("secret.credentials")
     def test_a_folder_of_credentials_that_is_not_there(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(home.path / "none"))
-        both = found(run_checks(home, None, now=START, deep=False).findings)
+        both = found(examine(home))
         assert both["secret.credentials"].fix == "unset CREDENTIALS_DIRECTORY"
         assert "config.invalid" not in both
 
@@ -105,7 +100,7 @@ class TestKeys:
     @plants("secret.in_config")
     def test_secrets_in_the_settings_are_named_and_not_shown(self, home: Home) -> None:
         home.config.write_text(f'[model]\napi_key = "{CANARY}"\n[channels.telegram]\ntoken = "{RIGHT}"\n')
-        finding = told(check_secrets(load(home=home.path), home, None))["secret.in_config"]
+        finding = told(examine(home))["secret.in_config"]
         assert "(model.api_key, channels.telegram.token)" in finding.cause
         assert finding.level == "ok"
 
@@ -115,8 +110,8 @@ class TestKeys:
             monkeypatch.delenv(name, raising=False)
 
         def keyless(**model: object) -> bool:
-            settings = Settings(model=ModelSettings(**model))  # type: ignore[arg-type]
-            return "secret.no_key" in told(check_secrets(settings, home, None))
+            home.config.write_text(f"[model]\n{table(**model)}")
+            return "secret.no_key" in told(examine(home))
 
         assert keyless(name="openai/gpt-4o")
         assert keyless(name="scripted", fallback=["anthropic/claude"])
@@ -134,8 +129,8 @@ class TestKeys:
     ) -> None:
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
             monkeypatch.delenv(name, raising=False)
-        settings = Settings(model=ModelSettings(name="openai/gpt-4o", fallback=["anthropic/claude"]))
-        own, other = [one.cause for one in check_secrets(settings, home, None) if one.id == "secret.no_key"]
+        home.config.write_text('[model]\nname = "openai/gpt-4o"\nfallback = ["anthropic/claude"]\n')
+        own, other = [one.cause for one in examine(home, "secret.no_key")]
         assert "openai/gpt-4o needs a key, and neither [model] api_key nor OPENAI_API_KEY is set here." in own
         assert "anthropic/claude needs a key" in other
         assert "[model] api_key is only for the provider in [model] name" in other
@@ -158,5 +153,5 @@ class TestKeys:
     @plants("secret.odd_token")
     def test_a_token_that_seems_to_be_cut(self, home: Home) -> None:
         for token, odd in (("12345678:" + CANARY, True), (RIGHT, False), ("no token at all", False), ("", False)):
-            settings = Settings(channels={"work": {"kind": "telegram", "token": token}})
-            assert ("secret.odd_token" in told(check_secrets(settings, home, None))) is odd
+            home.config.write_text(f"[channels.work]\n{table(kind='telegram', token=token)}")
+            assert ("secret.odd_token" in told(examine(home))) is odd

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,35 +13,30 @@ import pytest
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.home import Home, WriterLock
-from bubbot.ops.doctor.backups import check_backups
-from bubbot.ops.doctor.checkup import run_checks
-from bubbot.ops.doctor.features import check_features
-from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.checks import Finding
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
-from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
-from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 from tests.doubles import START, CountingIds
-from tests.planting import found, plants, write
+from tests.planting import examine, found, plants, write
 from tests.raw import tamper
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 
 
 def outbox(store: SqliteStore, channel: str) -> Outbox:
     return Outbox(TapeService(store, outbox_tape(channel), now=lambda: START, new_id=CountingIds()))
 
 
-def stuck(home: Home, later: timedelta, *, pid: int | None = None) -> dict[str, Finding]:
-    findings = check_stuck(home, now=START + later, running=pid is not None, pid=pid)
-    return found(findings)
+def stuck(home: Home, later: timedelta, *, runs: bool = False) -> dict[str, Finding]:
+    """What the doctor says of turns and messages, while a bot has the home or none."""
+    with WriterLock(home) if runs else nullcontext():
+        return found(examine(home, "delivery.", "turn.", "tape.", now=START + later))
 
 
 def odd(path: Path, what: str) -> None:
@@ -69,11 +65,11 @@ class TestMessages:
                 )
 
         write(home, say)
-        assert "3 messages wait" in stuck(home, HOUR / 2, pid=7)["delivery.ok"].cause
-        late = stuck(home, 2 * HOUR, pid=7)["delivery.late"]
+        assert "3 messages wait" in stuck(home, HOUR / 2, runs=True)["delivery.ok"].cause
+        late = stuck(home, 2 * HOUR, runs=True)["delivery.late"]
         assert "3 messages of the channel work-bot" in late.cause
         assert "delivery.ok" in stuck(home, 2 * HOUR)  # no bot runs that could deliver them
-        assert list(stuck(home, 2 * DAY, pid=7)) == ["delivery.late"]
+        assert list(stuck(home, 2 * DAY, runs=True)) == ["delivery.late"]
         assert stuck(home, 2 * DAY)["delivery.stuck"].fix == "bubbot run"
 
     def test_those_that_arrived_were_given_up_or_wait_in_a_terminal_are_well(self, home: Home) -> None:
@@ -85,7 +81,7 @@ class TestMessages:
             await outbox(store, "stdin").enqueue("stdin:default", "c", (MessagePart("default", "hello"),), {})
 
         write(home, say)
-        assert list(stuck(home, 30 * DAY, pid=7)) == ["delivery.ok"]
+        assert list(stuck(home, 30 * DAY, runs=True)) == ["delivery.ok"]
 
 
 class TestTurns:
@@ -98,6 +94,7 @@ class TestTurns:
     @staticmethod
     async def begun_with_a_fork(store: SqliteStore) -> None:
         tape = TapeService(store, "chat", now=lambda: START, new_id=CountingIds())
+        await tape.append_event("before")
         turn = await tape.open_fork([event("turn/start", {"attempt": 1})])
         await turn.fork([event("noted")])
 
@@ -109,9 +106,9 @@ class TestTurns:
     def test_one_that_is_open_for_long(self, home: Home) -> None:
         write(home, self.begun)
         assert "turn.interrupted" in stuck(home, HOUR)
-        assert list(stuck(home, HOUR, pid=7)) == ["delivery.ok"]
-        for pid, fix in ((7, "kill 7"), (None, "bubbot run")):
-            finding = stuck(home, 2 * DAY, pid=pid)["turn.stuck"]
+        assert list(stuck(home, HOUR, runs=True)) == ["delivery.ok"]
+        for runs, fix in ((True, f"kill {os.getpid()}"), (False, "bubbot run")):
+            finding = stuck(home, 2 * DAY, runs=runs)["turn.stuck"]
             assert (finding.level, finding.fix) == ("warning", fix)
             assert "on the tape chat is open since 2026-11-21" in finding.cause
 
@@ -127,7 +124,6 @@ class TestReading:
         finding = stuck(home, HOUR)["tape.damaged"]
         assert (finding.level, finding.fix) == ("problem", "bubbot tape verify")
         assert "bubbot/outbox/telegram" in finding.cause
-        assert "tape.damaged" in found(run_checks(home, None, now=START, deep=False).findings)
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("what", ["folder", "broken link", "loop", "pipe", "garbage", "nothing", "closed"])
@@ -138,24 +134,20 @@ class TestReading:
             if name == "key":
                 home.config.write_text('[model]\napi_key_file = "key"\n[channels.telegram]\ntoken_file = "key"\n')
             odd(home.path / name, what)
-            told = found(run_checks(home, None, now=START, deep=True).findings)
+            told = found(examine(home, deep=True))
             assert "doctor.failed" not in told, (name, told["doctor.failed"])
             assert {"home.ok", "disk.ok", "python.ok"} <= set(told)
             shutil.rmtree(home.path)
 
     def test_a_home_in_use_is_read_and_left_alone(self, home: Home) -> None:
         with WriterLock(home):
-            told = found(run_checks(home, None, now=START, deep=True).findings)
+            told = found(examine(home, deep=True))
         assert f"Process {os.getpid()} " in told["lock.held"].cause
 
 
 class TestBackups:
-    @staticmethod
-    def state(home: Home) -> DatabaseState:
-        return check_database(home.database, deep=False)
-
     def told(self, home: Home, later: timedelta) -> dict[str, Finding]:
-        return found(check_backups(home, self.state(home), now=START + later))
+        return found(examine(home, "backup.", now=START + later))
 
     @plants("backup.young", "backup.none", "backup.old", "backup.ok")
     def test_none_and_an_old_one(self, home: Home) -> None:
@@ -166,9 +158,7 @@ class TestBackups:
         write(home, say)
         assert list(self.told(home, DAY)) == ["backup.young"]
         assert self.told(home, 8 * DAY)["backup.none"].fix == "bubbot backup"
-        oldest = self.state(home).oldest
-        assert oldest is not None
-        assert list(found(check_backups(home, self.state(home), now=oldest + 7 * DAY))) == ["backup.young"]
+        assert list(self.told(home, 7 * DAY)) == ["backup.young"]
         folder = home.path / "backups"
         folder.mkdir()
         for useless in (folder / ".being-made", folder / "empty"):
@@ -188,7 +178,7 @@ class TestQuarantine:
     @plants("home.quarantine")
     def test_a_restored_home_until_it_is_released(self, home: Home) -> None:
         def tape(store: SqliteStore) -> TapeService:
-            return TapeService(store, HOME_TAPE, now=lambda: START, new_id=CountingIds())
+            return TapeService(store, "bubbot/home", now=lambda: START, new_id=CountingIds())
 
         async def restore(store: SqliteStore) -> None:
             await Quarantine(tape(store)).record_restore(
@@ -198,10 +188,10 @@ class TestQuarantine:
         async def release(store: SqliteStore) -> None:
             await tape(store).append([release_entry(deliver=False, intents=0, inbounds=0, jobs=0)])
 
-        assert not found(check_features(home, home.config, None, lambda: START, of_tapes=True))
+        assert not examine(home, "home.quarantine")
         write(home, restore)
-        told = found(run_checks(home, None, now=START, deep=False).findings)["home.quarantine"]
+        told = found(examine(home))["home.quarantine"]
         assert (told.level, told.fix) == ("warning", f"bubbot restore --release --home {home.path}")
         assert "restored from copy, of 2026-11-21T20:21:00 UTC" in told.cause
         write(home, release)
-        assert not found(check_features(home, home.config, None, lambda: START, of_tapes=True))
+        assert not examine(home, "home.quarantine")

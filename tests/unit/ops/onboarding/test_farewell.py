@@ -5,8 +5,7 @@ from __future__ import annotations
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.ops.onboarding.accounts import PlatformAccount
 from bubbot.ops.onboarding.farewell import next_steps
-from bubbot.settings.loader import Settings
-from bubbot.settings.sections import ModelSettings
+from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.texts import Texts
 from tests.made_settings import make_settings
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.models.catalogue import sizes
 from bubbot.models.catalogue.keys import PROVIDER_KEY_VARIABLES
+from bubbot.models.catalogue.sizes import find_input_limit
 from bubbot.ops.onboarding.providers import PROVIDER_OPTIONS, describe_model, suggest_models
 from bubbot.ops.onboarding.questions import LANGUAGE_NAMES
 from bubbot.ports.model import ListedModel
@@ -23,7 +23,7 @@ def test_each_says_what_it_needs_and_suggests_what_is_known(name: str) -> None:
     if option.keys_page:
         assert option.name in PROVIDER_KEY_VARIABLES
     for model in option.models:
-        assert sizes.find_input_limit(f"{option.name}/{model}"), model
+        assert find_input_limit(f"{option.name}/{model}"), model
 
 
 def test_without_a_list_those_that_bubbot_knows_are_suggested() -> None:

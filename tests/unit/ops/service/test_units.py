@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.settings import load
-from bubbot.cli.main import EXIT_DAMAGED, EXIT_REFUSED, EXIT_USAGE
 from bubbot.errors import ConfigError
-from bubbot.ops.service.install import running_program
-from bubbot.ops.service.render import quote_word, read_unit, render_unit
+from bubbot.ops.service.render import read_unit, render_unit
 from bubbot.ops.service.report import ServiceTiming
 from bubbot.settings.loader import Settings
 from tests.docs.pages import ROOT
+
+EXIT_DAMAGED = 5
+EXIT_REFUSED = 6
+EXIT_USAGE = 2
+
 
 FOLDER = ROOT / "bubbot" / "ops" / "service" / "units"
 NAMES = sorted(path.name for path in FOLDER.iterdir())
@@ -93,10 +96,17 @@ def test_systemd_reads_a_path_as_it_was_meant(tmp_path: Path, name: str) -> None
     assert f" /nowhere/{name}/x y is not executable" in analyze("verify", "./bubbot.service", folder=tmp_path).stderr
 
 
-def test_a_word_of_a_command_is_quoted_where_it_has_to_be() -> None:
-    assert quote_word(Path("/a/b.c-d_e@f")) == "/a/b.c-d_e@f"
-    assert quote_word(Path("/a b/it's")) == '"/a b/it\'s"'
-    assert quote_word(Path('/a"b/%h')) == '"/a\\"b/%%h"'
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("/a/b.c-d_e@f", "/a/b.c-d_e@f"),
+        ("/a b/it's", '"/a b/it\'s"'),
+        ('/a"b/%h', '"/a\\"b/%%h"'),
+    ],
+)
+def test_a_word_of_a_command_is_quoted_where_it_has_to_be(path: str, word: str) -> None:
+    unit = render_unit("bubbot-user.service", python=PYTHON, home=Path(path), config=None)
+    assert f"--home {word} run\n" in unit
 
 
 @pytest.mark.parametrize("name", ["a\nExecStartPre=/bin/sh", "a\x1b", "a\\b", "a\udcff", "a "])
@@ -170,9 +180,3 @@ def test_the_credentials_of_the_unit_are_names_that_settings_read(
     settings = load(home=tmp_path / "home")
     assert isinstance(settings, Settings)
     assert set(settings.secrets()) == {f"secret of {name}" for name, _ in lines}
-
-
-def test_the_program_that_runs_names_all_it_is_made_of() -> None:
-    program = running_program()
-    assert program.python == Path(sys.executable)
-    assert {program.python.resolve(), Path(sys.base_prefix), ROOT} <= set(program.needs)

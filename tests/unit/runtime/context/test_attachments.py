@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from bubbot.runtime.context.attachments import MAX_IMAGE_BYTES, describe_file, select_images
+from bubbot.runtime.context.attachments import describe_file, select_images
 from bubbot.runtime.context.selectors import MessageStyle, select_messages
-from bubbot.runtime.context.tokens import IMAGE_TOKENS, estimate_message_tokens
+from bubbot.runtime.context.tokens import estimate_message_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.entry import JsonObject, TapeEntry, event, message
-from bubbot.tape.handle import CORRECTION
+
+MAX_IMAGE_BYTES = 3_750_000
+IMAGE_TOKENS = 1600
 
 SEES = MessageStyle(images=4, image_bytes=1000)
 
@@ -103,7 +105,7 @@ class TestWords:
         assert shown.message["content"] == "look\n\n[image a, 10 bytes; this model cannot see it; handle aaaa]"
 
     def test_a_hidden_message_takes_its_images_along(self) -> None:
-        entries = [*on_tape(*chat("a")), event(CORRECTION, {"corrects": 1, "hide": True}).with_id(3)]
+        entries = [*on_tape(*chat("a")), event("correction", {"corrects": 1, "hide": True}).with_id(3)]
         assert all("image" not in str(one.message) for one in select_messages(entries, SEES))
 
     def test_parts_of_other_forms_are_left_alone(self) -> None:

@@ -16,7 +16,8 @@ from bubbot.runtime.context.selectors import (
 )
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import JsonObject, TapeEntry, error, event, message, system, tool_call, tool_result
-from bubbot.texts import OUTCOME_UNKNOWN
+
+OUTCOME_UNKNOWN = "outcome unknown: the bot stopped before this call was finished; it may or may not have happened"
 
 AT = "2026-11-21T23:30:00.000000+00:00"
 

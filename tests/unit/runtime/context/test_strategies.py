@@ -6,7 +6,6 @@ import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES, SELECTORS
 from bubbot.errors import ConfigError
-from bubbot.features.strategies.facts import CUT
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ContextStrategy, ModelContext
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import anchor
@@ -56,10 +55,10 @@ def test_a_record_from_before_strategies_had_versions_is_of_the_first() -> None:
 def test_a_reading_starts_where_the_newest_event_of_the_window_itself_says() -> None:
     strategy = OWN_STRATEGIES.find("compact")
     opening = [anchor("session/start", {"owner": "human"}).with_id(5)]
-    own, of_subtask = event(CUT, {"from": 9}), event(CUT, {"from": 20}, fork="fork-1")
+    own, of_subtask = event("context/cut", {"from": 9}), event("context/cut", {"from": 20}, fork="fork-1")
     assert strategy.find_start(opening, [of_subtask.with_id(30), own.with_id(12)]) == 9
     assert strategy.find_start(opening, [of_subtask.with_id(30)]) is None
     assert strategy.find_start(opening, [own.with_id(4)]) is None  # of the window before
     assert strategy.find_start([], [own.with_id(12)]) is None
     for start in (3, 12, 40, "9", None):
-        assert strategy.find_start(opening, [event(CUT, {"from": start}).with_id(12)]) is None
+        assert strategy.find_start(opening, [event("context/cut", {"from": start}).with_id(12)]) is None

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
-from bubbot.stores.sqlite import names
+from bubbot.stores.sqlite.names import missing_blobs, tape_names
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, event, message, system, tool_result
 from bubbot.tape.store import Batch
 from tests.raw import raw, tamper
+
+
+def cited(conn: sqlite3.Connection) -> dict[str, int]:
+    """The blobs that entries of the only tape cite, by the first entry; nobody has stored one."""
+    (tape,) = tape_names(conn)
+    return missing_blobs(conn, tape, 0)
 
 
 async def test_an_entry_that_cannot_be_read_hides_no_citation_of_another(sqlite_store: SqliteStore) -> None:
@@ -17,10 +24,10 @@ async def test_an_entry_that_cannot_be_read_hides_no_citation_of_another(sqlite_
     path: Path = sqlite_store.path
     await sqlite_store.aclose()
     with raw(path) as conn:
-        assert list(names._citations(conn, 1, 0)) == [(2, digests[1]), (1, digests[0])]
+        assert cited(conn) == {digests[0]: 1, digests[1]: 2}
     tamper(path, "UPDATE entries SET payload = ? WHERE id = 2", ['{"digest": "' + digests[1] + '"'])
     with raw(path) as conn:
-        assert list(names._citations(conn, 1, 0)) == [(1, digests[0])]
+        assert cited(conn) == {digests[0]: 1}
 
 
 async def test_a_blob_is_cited_by_entries_of_each_kind_that_names_blobs(sqlite_store: SqliteStore) -> None:
@@ -37,4 +44,4 @@ async def test_a_blob_is_cited_by_entries_of_each_kind_that_names_blobs(sqlite_s
     await sqlite_store.append([Batch("chat", tuple(entries))])
     await sqlite_store.aclose()
     with raw(sqlite_store.path) as conn:
-        assert sorted(names._citations(conn, 1, 0)) == list(enumerate(digests, start=1))
+        assert cited(conn) == {digest: number for number, digest in enumerate(digests, start=1)}

@@ -45,7 +45,7 @@ def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         read.append(row[0])
         return from_row(tape, row)
 
-    monkeypatch.setattr(rows, "from_row", noted)
+    monkeypatch.setattr("bubbot.stores.sqlite.rows.from_row", noted)
     return read
 
 

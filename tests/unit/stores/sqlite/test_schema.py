@@ -9,15 +9,10 @@ from contextlib import closing
 import pytest
 
 from bubbot.errors import StoreTooNew, StoreUnavailable
-from bubbot.stores.sqlite.schema import (
-    APPLICATION_ID,
-    MIGRATIONS,
-    check_version,
-    migrate,
-    restore_triggers,
-    statements,
-    wrong_triggers,
-)
+from bubbot.stores.sqlite.schema import MIGRATIONS, check_version, migrate, restore_triggers, statements, wrong_triggers
+
+APPLICATION_ID = 1_651_860_066
+
 
 NOW = "2026-11-21T20:21:00.000000+00:00"
 TRIGGER = "CREATE TRIGGER t AFTER INSERT ON a BEGIN DELETE FROM a; SELECT 1; END"
