@@ -8,11 +8,12 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bubbot.features.search.view import SearchView
-from bubbot.ports.store import KeepsChain, OrdersEntries, PositionedEntry
+from bubbot.ports.store import KeepsChain, OrdersEntries
 from bubbot.stores.sqlite import text as text_module
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.stores.sqlite.schema import restore_triggers
@@ -66,7 +67,7 @@ class Export:
         self.lines: list[tuple[str, int]] = []
 
     async def step(self, limit: int) -> bool:
-        page: list[PositionedEntry] = await self._store.read_after(self.checkpoint, limit)
+        page: list[Any] = await self._store.read_after(self.checkpoint, limit)
         for line in page:
             assert line.position > self.checkpoint
             self.checkpoint = line.position

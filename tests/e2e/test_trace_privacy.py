@@ -18,7 +18,6 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.features.access.state import AccessState
-from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.trace import pages as trace_pages
 from bubbot.features.trace import request as trace_request
 from bubbot.features.trace.tokens import TokenHolder, TraceTokens
@@ -118,7 +117,7 @@ async def replays(home: Path) -> list[str]:
     """The ids of all replays."""
     store = await open_readonly(Home(home).database)
     try:
-        facts = (await store.fetch([TapeQuery(REPLAY_TAPE)]))[0]
+        facts = (await store.fetch([TapeQuery("bubbot/replay")]))[0]
         return [str(entry.payload["data"]["id"]) for entry in facts]
     finally:
         await store.aclose()
@@ -163,7 +162,7 @@ async def test_an_auditor_sees_the_granted_chat_and_nothing_else(site: TraceSite
     assert seen.words - granted == set()
     own = (await words_of_tapes(site.home))[tape_of(site.home, AUDITED.session)]
     assert own - seen.words == set()
-    replayed = (await words_of_tapes(site.home))[REPLAY_TAPE]
+    replayed = (await words_of_tapes(site.home))["bubbot/replay"]
     assert replayed & granted - own, "what only a replay of the granted chat holds"
     assert replayed & granted - seen.words == set()
     assert replayed - granted, "what only a replay of another chat holds"
@@ -193,7 +192,7 @@ def _show_every_replay(patch: pytest.MonkeyPatch) -> None:
     async def keep(
         self: TapeBoundary, shared: SharedTape, tape: str, entries: Sequence[TapeEntry], depth: int = 0
     ) -> Any:
-        return list(entries) if tape == REPLAY_TAPE else await filter_facts(self, shared, tape, entries, depth)
+        return list(entries) if tape == "bubbot/replay" else await filter_facts(self, shared, tape, entries, depth)
 
     patch.setattr(TapeBoundary, "_filter", keep)
 

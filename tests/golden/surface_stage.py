@@ -24,7 +24,6 @@ from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
-from bubbot.ports.settings import ChangesSettings, SettingsSection
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import Kind, timestamp
@@ -246,8 +245,8 @@ async def golden_stage(
     clock: FixedClock,
     *,
     tools: Sequence[Tool] = (),
-    running: ChangesSettings | None = None,
-    sections: Sequence[SettingsSection] = (),
+    running: Any = None,
+    sections: Sequence[Any] = (),
 ) -> AsyncIterator[GoldenStage]:
     """Open the bot in a home, in `fixed_world`.
 

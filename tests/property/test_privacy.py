@@ -18,7 +18,7 @@ from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import AccessService
 from bubbot.features.files import roots as files
 from bubbot.features.memory import memories
-from bubbot.features.memory.scopes import ChatFacts, ZoneAccess, choose_zones
+from bubbot.features.memory.scopes import ChatFacts, choose_zones
 from bubbot.features.memory.settings import Scope
 from bubbot.features.strategies import recall, retrieval
 from bubbot.features.topics import commands as topic_commands
@@ -86,11 +86,11 @@ def _fields(facts: ChatFacts, **changed: Any) -> ChatFacts:
     return ChatFacts(**{name: changed.get(name, getattr(facts, name)) for name in ChatFacts.__slots__})
 
 
-def _choose_in_groups(facts: ChatFacts, enabled: Sequence[Scope]) -> ZoneAccess:
+def _choose_in_groups(facts: ChatFacts, enabled: Sequence[Scope]) -> Any:
     return choose_zones(_fields(facts, is_direct=True), enabled)
 
 
-def _choose_elsewhere(facts: ChatFacts, enabled: Sequence[Scope]) -> ZoneAccess:
+def _choose_elsewhere(facts: ChatFacts, enabled: Sequence[Scope]) -> Any:
     return choose_zones(_fields(facts, replies_elsewhere=False), enabled)
 
 

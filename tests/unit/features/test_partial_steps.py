@@ -20,7 +20,6 @@ from bubbot.errors import BubbotError, EntryNotFound
 from bubbot.features.conversation.info import parse_step_usage
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.spans import TurnSpans
-from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.strategies.compare import StrategyComparer
 from bubbot.features.trace.request import RequestReader
 from bubbot.home import Home
@@ -98,7 +97,7 @@ class TestReadersOfSteps:
     async def test_a_replay_names_each_of_them_and_goes_on(self, broken: Broken) -> None:
         bot, _, turns = broken
         text = await say(bot, ",replay chat=default", "replay")
-        facts = [entry.data for entry in (await bot.store.fetch([TapeQuery(REPLAY_TAPE)]))[0]]
+        facts = [entry.data for entry in (await bot.store.fetch([TapeQuery("bubbot/replay")]))[0]]
         assert facts, text
         fact = facts[0]
         assert text.startswith(f"Requests built again: {len(fact['steps'])}; "), text

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.command import TERMINAL
 from bubbot.features.access.arguments import ReadingArgs
-from bubbot.features.access.service import ACCESS_TAPE, AccessService
+from bubbot.features.access.service import AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.ports.access import ListedPeople
 from bubbot.stores.inmemory import InMemoryStore
@@ -19,7 +18,7 @@ SOURCE, READER = "telegram:7", "telegram:8"
 
 
 def opened(store: InMemoryStore) -> AccessService:
-    tape = TapeService(store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    tape = TapeService(store, "bubbot/access", now=SteppingClock(), new_id=CountingIds())
     people = {"telegram": ListedPeople(owners=frozenset({"1"}), admins=frozenset({"2"}))}
     return AccessService(tape, now=SteppingClock(), random=CountingSalt(), configured=people)
 
@@ -31,12 +30,12 @@ def access(memory_store: InMemoryStore) -> AccessService:
 
 async def test_a_grant_lets_one_chat_read_one_other_until_it_is_taken_back(access: AccessService) -> None:
     granted = await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))
-    other = await access.grant_reading(by(TERMINAL), ReadingArgs(SOURCE, "telegram:9"))
+    other = await access.grant_reading(by("terminal"), ReadingArgs(SOURCE, "telegram:9"))
     assert (granted.source, granted.reader, granted.changed) == (SOURCE, READER, True)
     rows = await access.list_readings(by(OWNER))
     assert [(row.source, row.reader, row.by) for row in rows] == [
         (SOURCE, READER, OWNER),
-        (SOURCE, "telegram:9", TERMINAL),
+        (SOURCE, "telegram:9", "terminal"),
     ]
     assert access.may_read(READER, SOURCE)
     assert not access.may_read(SOURCE, READER)
@@ -49,8 +48,8 @@ async def test_a_grant_lets_one_chat_read_one_other_until_it_is_taken_back(acces
 
 async def test_a_grant_twice_is_one_fact(memory_store: InMemoryStore, access: AccessService) -> None:
     assert (await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))).changed
-    assert not (await access.grant_reading(by(TERMINAL), ReadingArgs(SOURCE, READER))).changed
-    assert await memory_store.head(ACCESS_TAPE) == 1
+    assert not (await access.grant_reading(by("terminal"), ReadingArgs(SOURCE, READER))).changed
+    assert await memory_store.head("bubbot/access") == 1
 
 
 async def test_it_holds_after_a_restart_and_from_a_checkpoint(
@@ -61,7 +60,7 @@ async def test_it_holds_after_a_restart_and_from_a_checkpoint(
     await later.revoke_reading(by(OWNER), ReadingArgs(SOURCE, READER))  # reads the tape first
     assert await later.list_readings(by(OWNER)) == []
     state = ACCESS_PROJECTION.encode(access.state)
-    tape = TapeService(memory_store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    tape = TapeService(memory_store, "bubbot/access", now=SteppingClock(), new_id=CountingIds())
     cited = [await tape.entry(number) for number in ACCESS_PROJECTION.cited_ids(state)]
     assert ACCESS_PROJECTION.decode(state, cited).readings == access.state.readings
 

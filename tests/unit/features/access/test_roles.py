@@ -10,7 +10,7 @@ from bubbot.command import Caller
 from bubbot.errors import CommandRefused
 from bubbot.features.access.arguments import AuditArgs, CodeArgs, GrantArgs, PersonArgs
 from bubbot.features.access.commands import access_tools
-from bubbot.features.access.service import ACCESS_TAPE, AccessService
+from bubbot.features.access.service import AccessService
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role, Sender
@@ -48,7 +48,7 @@ test:7 的审计员，由 test:1 于 {day} 授权""",
 
 @pytest.fixture
 def access(memory_store: InMemoryStore) -> AccessService:
-    tape = TapeService(memory_store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    tape = TapeService(memory_store, "bubbot/access", now=SteppingClock(), new_id=CountingIds())
     return AccessService(tape, now=SteppingClock(), random=CountingSalt(), configured=PEOPLE)
 
 
@@ -112,10 +112,10 @@ async def test_what_is_not_a_numeric_id_is_refused(access: AccessService) -> Non
 
 async def test_looking_writes_nothing(memory_store: InMemoryStore, access: AccessService) -> None:
     await access.grant(OWNER, GrantArgs("42", "test"))
-    before = await memory_store.head(ACCESS_TAPE)
+    before = await memory_store.head("bubbot/access")
     for number in ("1", "42", "43"):
         await access.find_role(OWNER, PersonArgs(number, "test"))
-    assert await memory_store.head(ACCESS_TAPE) == before
+    assert await memory_store.head("bubbot/access") == before
 
 
 @pytest.mark.parametrize(

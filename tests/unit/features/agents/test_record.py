@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
-from bubbot.features.agents.record import MAX_EVENTS, AttemptsView, find_cut_off, find_finished
+from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 
@@ -20,9 +20,7 @@ def ended(fork: str, order: str = "dig", turn: str = "t", status: str = "answere
 
 
 async def test_attempts_at_the_same_order_are_found_and_told_apart(tape: TapeService) -> None:
-    others = [
-        entry for number in range(MAX_EVENTS) for entry in (started(f"old {number}", "other"), ended("x", "dig", "u"))
-    ]
+    others = [entry for number in range(500) for entry in (started(f"old {number}", "other"), ended("x", "dig", "u"))]
     await tape.append([started("forgotten"), *others])
     await tape.append([ended("other order", "fill"), ended("other turn", turn="another"), ended("in u", turn="u")])
     await tape.append([started("cut"), started("a"), ended("a"), started("b"), ended("b"), started("failed")])

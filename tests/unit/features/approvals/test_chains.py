@@ -24,7 +24,6 @@ from bubbot.features.web.commands import web_tools
 from bubbot.features.web.reading import PageReader
 from bubbot.features.web.search import searxng_engine
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import FOREIGN_WORDS
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.tape.entry import timestamp
 from tests.approving import ApprovalBench, approving
@@ -210,7 +209,7 @@ async def run(bench: ApprovalBench, chain: Chain) -> None:
             for state in [state for state in store.state.jobs.values() if state.job.do == "prompt"]:
                 await bench.app.ask(firing_inbound(state, timestamp(moment), state.job.by, moment))
         elif text.startswith("FORWARD "):
-            await bench.say(text.removeprefix("FORWARD "), provenance=FOREIGN_WORDS)
+            await bench.say(text.removeprefix("FORWARD "), provenance="world")
         else:
             await bench.say(text)
         await bench.settle()

@@ -12,7 +12,7 @@ from bubbot.command import Caller, Surface, describe, find_spec
 from bubbot.features.approvals.card import ApprovalCard, show_details
 from bubbot.features.approvals.commands import ApprovalCommands, format_cards, format_grants
 from bubbot.features.approvals.decision import EffectRow, Place, Verdict
-from bubbot.features.approvals.facts import Answer, ApprovalDecided, Scope, StoredCall
+from bubbot.features.approvals.facts import Answer, ApprovalDecided, Scope
 from bubbot.features.approvals.results import CardAnswer, CardRow, GrantRow
 from bubbot.features.approvals.service import Rejection
 from bubbot.features.why.formats import format_check
@@ -26,7 +26,7 @@ AT = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)
 LANGUAGES = [Texts(tag) for tag in list_languages("bubbot.texts")]
 
 
-def card(texts: Texts, *calls: StoredCall, name: str = "", **changes: Any) -> ApprovalCard:
+def card(texts: Texts, *calls: Any, name: str = "", **changes: Any) -> ApprovalCard:
     """A card of a call that reads a page."""
     return ApprovalCard(make_asked(*calls, **changes), make_opened(asker_name=name), texts)
 

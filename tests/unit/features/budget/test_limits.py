@@ -10,7 +10,7 @@ from bubbot.app.budget import model_facts
 from bubbot.app.settings import load
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.features.budget.limits import DEFAULT_ANSWER_TOKENS, FREE, budget_limits, message_rates
+from bubbot.features.budget.limits import FREE, budget_limits, message_rates
 from bubbot.features.budget.settings import BudgetSettings, PersonLimitSettings
 from bubbot.ports.model import ModelPrice, Usage
 
@@ -114,8 +114,8 @@ def test_what_is_reserved_is_the_price_of_the_dearest_model_that_may_answer(tmp_
 
 
 def test_what_an_answer_is_reckoned_at(tmp_path: Path) -> None:
-    assert planned(tmp_path, "").reserved_output_tokens("openai/gpt-4o") == DEFAULT_ANSWER_TOKENS
-    assert planned(tmp_path, "").reserved_output_tokens("nobody/knows") == DEFAULT_ANSWER_TOKENS
+    assert planned(tmp_path, "").reserved_output_tokens("openai/gpt-4o") == 4096
+    assert planned(tmp_path, "").reserved_output_tokens("nobody/knows") == 4096
     assert planned(tmp_path, "[model]\nmax_tokens = 100\n").reserved_output_tokens("openai/gpt-4o") == 100
     assert (
         planned(tmp_path, "[model]\nmax_tokens = 100\n[budget]\nreserved_output_tokens = 9\n").reserved_output_tokens(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bubbot.features.conversation.anchors import AnchorSummary, AnchorsView
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -18,7 +18,7 @@ def chat(store: TapeStore, ids: CountingIds) -> TapeService:
 
 
 def zone(version: int) -> list[TapeEntry]:
-    return [anchor(name, {"version": version}, window=False) for name in (MEMORY_OPEN, MEMORY_SEAL)]
+    return [anchor(name, {"version": version}, window=False) for name in ("memory/open", "memory/seal")]
 
 
 async def test_anchors_are_listed_newest_first_without_zone_markers(chat: TapeService) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from bubbot.features.conversation.checks import check_lessons
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.model import Lesson
-from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
@@ -21,7 +21,7 @@ UNUSED: Any = None
 
 @plants("model.learned")
 def test_a_model_that_refused_requests_is_named_until_it_is_asked_again(memory_store: InMemoryStore) -> None:
-    tape = TapeService(memory_store, MODELS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    tape = TapeService(memory_store, "bubbot/models", now=SteppingClock(), new_id=CountingIds())
     home = HomeReader(Path(), Path(), None, UNUSED, UNUSED, lambda _: nullcontext(tape))
     assert asyncio.run(check_lessons(home)) == []
     lessons = ModelLessons(tape)
@@ -43,7 +43,7 @@ def test_a_model_that_refused_requests_is_named_until_it_is_asked_again(memory_s
 
 @plants("model.unread")
 def test_a_server_that_reads_too_little_is_named_and_what_is_assumed_is_not(memory_store: InMemoryStore) -> None:
-    tape = TapeService(memory_store, MODELS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    tape = TapeService(memory_store, "bubbot/models", now=SteppingClock(), new_id=CountingIds())
     home = HomeReader(Path(), Path(), None, UNUSED, UNUSED, lambda _: nullcontext(tape))
     lessons = ModelLessons(tape)
 

@@ -13,12 +13,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.features.conversation.graph import AnchorGraph, GraphLink, GraphView
+from bubbot.features.conversation.graph import GraphLink, GraphView
 from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
 from bubbot.features.conversation.tape import COMMANDS as TAPE_COMMANDS
 from bubbot.features.conversation.tape import TapeGraphArgs, parse_positive, tape_tools
 from bubbot.shell_command import CommandContext, CommandResult
-from bubbot.tape.anchor import MEMORY_OPEN, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -30,7 +30,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = 'a"]; click a1 "javascript:x" <script>&amp; %%{init}%% `x` \u202e\x1b[31m style:#x; end --> b'
 
 
-async def read(chat: TapeService, limit: int = 200) -> AnchorGraph:
+async def read(chat: TapeService, limit: int = 200) -> Any:
     return await chat.read(GraphView(chat.name, limit))
 
 
@@ -40,10 +40,10 @@ async def draw(context: CommandContext, **arguments: Any) -> CommandResult:
     return await graph.run(context, TapeGraphArgs(**arguments))
 
 
-async def write(chat: TapeService) -> AnchorGraph:
+async def write(chat: TapeService) -> Any:
     """Write windows at 1, 3 and 9, a memory marker at 5, and anchors without a window at 6 and 10."""
     await chat.append([anchor("session/start"), message("user", "a"), anchor("two"), message("user", "b")])
-    await chat.append([anchor(MEMORY_OPEN, window=False), anchor("topic/x", {"parents": [1]}, window=False)])
+    await chat.append([anchor("memory/open", window=False), anchor("topic/x", {"parents": [1]}, window=False)])
     await chat.append([message("user", "c"), message("user", "d")])
     state = {"parents": [6, 3, ["elsewhere", 7]], "summary": "  All\n is  well. " + "x" * 90}
     await chat.append([anchor("three", state, recalls=[(2, 4), (7, 7)]), anchor("later", window=False)])

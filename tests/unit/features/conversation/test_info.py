@@ -9,7 +9,7 @@ import pytest
 from bubbot.features.conversation.info import InfoView, TapeInfo
 from bubbot.ports.model import Usage
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
@@ -33,7 +33,7 @@ async def test_an_empty_tape_has_no_figures(chat: TapeService) -> None:
 async def test_what_a_tape_is_told_by(chat: TapeService) -> None:
     await chat.append([message("user", "a"), anchor("phase/a"), step(input_tokens=1), message("user", "b")])
     await chat.append([step(input_tokens=12, output_tokens=3, cached_tokens=8, cost=0.5), message("user", "c")])
-    await chat.append([anchor(name, window=False) for name in (MEMORY_OPEN, MEMORY_SEAL)])
+    await chat.append([anchor(name, window=False) for name in ("memory/open", "memory/seal")])
     assert await chat.read(InfoView()) == TapeInfo(
         entries=8,
         last_anchor=("phase/a", 2),

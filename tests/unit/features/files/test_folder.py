@@ -9,7 +9,6 @@ import pytest
 
 from bubbot.errors import CommandRefused
 from bubbot.features.files.folder import (
-    TEMPORARY_PREFIX,
     SearchLimits,
     folder_size,
     list_folder,
@@ -128,7 +127,7 @@ class TestReplacing:
         finally:
             os.rename = real
         (root / names[0]).write_text("half")
-        assert names[0].startswith(TEMPORARY_PREFIX)
+        assert names[0].startswith(".bubbot-")
         assert names[0] not in [item.path for item in list_folder(at(root, ""), "", 1, 100)[0]]
         replace_file(at(root, "c.txt"), b"2", b"1", LIMIT)
         assert sorted(item.name for item in root.iterdir()) == ["a.txt", "c.txt", "inner"]

@@ -15,10 +15,10 @@ from msgspec import structs
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge
 from bubbot.features.memory import shared_zone
-from bubbot.features.memory.block import BlockPolicy, PlannedBlock, ScopedMemory, plan_block, render_block
+from bubbot.features.memory.block import BlockPolicy, ScopedMemory, plan_block, render_block
 from bubbot.features.memory.changes import ZONE_PROJECTION, ZoneChangesView, ZoneState, merge_lines, restate_without
 from bubbot.features.memory.feature import MemoryFeature
-from bubbot.features.memory.scopes import WORKSPACE_TAPE, Account, ChatFacts, choose_zones, read_facts, user_tape
+from bubbot.features.memory.scopes import ChatFacts, choose_zones, read_facts, user_tape
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZone, SharedZones
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
@@ -42,13 +42,13 @@ GROUP: dict[str, Any] = {"chat": "-9", "direct": False}
 class Linked:
     """See `FindsAccounts`: the accounts of one person, in order."""
 
-    def __init__(self, *accounts: Account) -> None:
-        self.links: tuple[Account, ...] = accounts
+    def __init__(self, *accounts: Any) -> None:
+        self.links: tuple[Any, ...] = accounts
 
-    async def linked_accounts(self, account: Account) -> tuple[Account, ...]:
+    async def linked_accounts(self, account: Any) -> tuple[Any, ...]:
         return self.links if account in self.links else (account,)
 
-    async def former_accounts(self, account: Account) -> tuple[Account, ...]:
+    async def former_accounts(self, account: Any) -> tuple[Any, ...]:
         return ()
 
 
@@ -180,7 +180,7 @@ class TestOwnMemory:
             assert "Monday" in await block(bench, sender="2", chat="two")
             assert "Monday" in await block(bench, sender="2", **GROUP)
             assert "Monday" in (await bench.say(",memory.recall bins", sender="2", **GROUP)).text
-            assert (await state(bench, WORKSPACE_TAPE)).long_term == "The bins go out on Monday."
+            assert (await state(bench, "bubbot/memory/workspace")).long_term == "The bins go out on Monday."
 
     async def test_every_operation_works_on_it(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, played()) as bench:
@@ -392,13 +392,15 @@ class TestOutsideOfTurns:
         async with running(memory_store, Replying(stream), Options(on_shared=shared.append)) as bench:
             slow = await bench.post("slow")
             await reached.wait()
-            zone = await shared[0].open_outside((WORKSPACE_TAPE,), Scope.WORKSPACE, zone=UTC, retention_days=30)
+            zone = await shared[0].open_outside(
+                ("bubbot/memory/workspace",), Scope.WORKSPACE, zone=UTC, retention_days=30
+            )
             assert await zone.save_long_term("Bins on Monday.") == []
             release.set()
             await slow
             assert "Monday" not in "".join(request.system for request in bench.requests)
             assert "Monday" in await block(bench)
-            assert await shared[0].erase([WORKSPACE_TAPE]) == 1
+            assert await shared[0].erase(["bubbot/memory/workspace"]) == 1
             assert "Monday" not in await block(bench)
             stored = [await bench.entries(tape.name) for tape in await memory_store.tapes() if "memory" in tape.name]
             assert "Monday" not in str(stored)
@@ -580,7 +582,7 @@ class TestUnusedMemory:
         sessions: list[str] = []
         plan = MemoryFeature.plan
 
-        async def noted(feature: MemoryFeature, turn: Turn, only: MemorySnapshot | None = None) -> PlannedBlock:
+        async def noted(feature: MemoryFeature, turn: Turn, only: MemorySnapshot | None = None) -> Any:
             if only is None:
                 sessions.append(turn.session)
             return await plan(feature, turn, only)

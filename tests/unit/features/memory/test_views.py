@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from bubbot.features.memory.block import build_memory_block
 from bubbot.features.memory.views import (
-    DAILY,
-    LONG_TERM,
     DailyNote,
     MemorySnapshot,
     MemoryVersion,
@@ -24,11 +22,10 @@ from bubbot.features.memory.views import (
     recall,
 )
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, event, message
 from bubbot.tape.query import evaluate
 from bubbot.tape.service import TapeService
-from bubbot.tape.view import QueryAnswers, View
 from tests.doubles import CountingIds, SteppingClock
 
 TODAY = date(2026, 11, 21)
@@ -39,18 +36,18 @@ def mark(name: str, version: object, *, window: bool = False) -> TapeEntry:
 
 
 def long_term(content: object) -> TapeEntry:
-    return event(LONG_TERM, {"content": content, "updated_at": "2026-11-20T10:00:00+00:00"})
+    return event("memory.long_term", {"content": content, "updated_at": "2026-11-20T10:00:00+00:00"})
 
 
 def daily(day: object, content: object) -> TapeEntry:
-    return event(DAILY, {"date": day, "content": content, "updated_at": "2026-11-20T10:00:00+00:00"})
+    return event("memory.daily", {"date": day, "content": content, "updated_at": "2026-11-20T10:00:00+00:00"})
 
 
 def zone(version: object, *notes: TapeEntry, window: bool = False) -> list[TapeEntry]:
-    return [mark(MEMORY_OPEN, version, window=window), *notes, mark(MEMORY_SEAL, version, window=window)]
+    return [mark("memory/open", version, window=window), *notes, mark("memory/seal", version, window=window)]
 
 
-def found(view: View[Any], entries: list[TapeEntry]) -> QueryAnswers:
+def found(view: Any, entries: list[TapeEntry]) -> Any:
     stored = [entry.with_id(place) for place, entry in enumerate(entries, 1)]
     return [evaluate(stored, query) for query in view.queries("tape")]
 
@@ -113,14 +110,14 @@ class TestWhatCannotBeRead:
         assert (snapshot.version, snapshot.long_term, snapshot.seal_id) == (0, "kept", 3)
 
     def test_the_opening_names_the_version_where_the_seal_does_not(self) -> None:
-        assert read(mark(MEMORY_OPEN, 5), mark(MEMORY_SEAL, None)).version == 5
+        assert read(mark("memory/open", 5), mark("memory/seal", None)).version == 5
 
     @pytest.mark.parametrize("field", ["data", "state"])
     @pytest.mark.parametrize("value", [None, "text", 3, []])
     def test_data_or_state_of_another_form_is_no_failure(self, field: str, value: object) -> None:
         opening, note, seal = zone(1, long_term("a"))
-        odd = TapeEntry(Kind.EVENT, {"name": LONG_TERM, field: value})
-        bare = TapeEntry(Kind.ANCHOR, {"name": MEMORY_SEAL, field: value})
+        odd = TapeEntry(Kind.EVENT, {"name": "memory.long_term", field: value})
+        bare = TapeEntry(Kind.ANCHOR, {"name": "memory/seal", field: value})
         assert read(opening, note, odd, seal).long_term == "a"
         assert read(opening, note, bare).long_term == "a"
 
@@ -129,19 +126,19 @@ class TestWhatCannotBeRead:
         assert read(opening, event("memory.mood", {"content": "good"}), note, seal).long_term == "a"
 
     def test_a_seal_without_an_opening_is_an_empty_memory(self) -> None:
-        assert read(mark(MEMORY_SEAL, 3)) == MemorySnapshot()
+        assert read(mark("memory/seal", 3)) == MemorySnapshot()
 
     def test_a_stray_seal_after_a_zone_leaves_that_zone_the_newest(self) -> None:
-        assert read(*zone(1, long_term("a")), long_term("stray"), mark(MEMORY_SEAL, 2)).long_term == "a"
+        assert read(*zone(1, long_term("a")), long_term("stray"), mark("memory/seal", 2)).long_term == "a"
 
     def test_an_opening_that_was_never_sealed_is_passed_over(self) -> None:
-        unsealed = [mark(MEMORY_OPEN, 2), long_term("half")]
+        unsealed = [mark("memory/open", 2), long_term("half")]
         assert read(*zone(1, long_term("a")), *unsealed).long_term == "a"
         assert read(*unsealed, *zone(3, daily("2026-11-20", "b"))).long_term == ""
 
     def test_an_event_that_bears_the_name_of_an_anchor_marks_nothing(self) -> None:
         opening, note, seal = zone(1, long_term("a"))
-        assert read(opening, note, event(MEMORY_SEAL), long_term("b"), seal).long_term == "b"
+        assert read(opening, note, event("memory/seal"), long_term("b"), seal).long_term == "b"
 
     def test_several_notes_of_one_day_are_joined_and_the_last_long_term_text_counts(self) -> None:
         snapshot = read(*zone(1, long_term("a"), daily("2026-11-20", "x"), daily("20261120", "y"), long_term("b")))
@@ -157,7 +154,7 @@ class TestWhatCannotBeRead:
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
         max_leaves=4,
     )
-    names = st.sampled_from([MEMORY_OPEN, MEMORY_SEAL, LONG_TERM, DAILY, "other"])
+    names = st.sampled_from(["memory/open", "memory/seal", "memory.long_term", "memory.daily", "other"])
     payloads = st.fixed_dictionaries(
         {"name": names | json},
         optional={
@@ -179,8 +176,8 @@ class TestWhatCannotBeRead:
 class TestVersions:
     def test_they_are_listed_newest_first_with_seal_and_date(self) -> None:
         view = MemoryVersionsView()
-        dated = TapeEntry(Kind.ANCHOR, {"name": MEMORY_SEAL, "state": {"version": 2}}, date="2026-11-21")
-        listed = view.fold(found(view, [*zone(1, long_term("a")), mark(MEMORY_OPEN, 2), dated]))
+        dated = TapeEntry(Kind.ANCHOR, {"name": "memory/seal", "state": {"version": 2}}, date="2026-11-21")
+        listed = view.fold(found(view, [*zone(1, long_term("a")), mark("memory/open", 2), dated]))
         assert listed == (MemoryVersion(2, 5, "2026-11-21"), MemoryVersion(1, 3, ""))
 
     def test_seals_that_name_no_version_are_left_out(self) -> None:

@@ -15,7 +15,7 @@ from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
 from bubbot.features.otel import encoding, exporter
 from bubbot.features.otel.checks import check_otel, check_refusals
-from bubbot.features.otel.facts import OTEL_TAPE, TurnsExported
+from bubbot.features.otel.facts import TurnsExported
 from bubbot.features.otel.feature import OtelConfig
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
@@ -106,7 +106,7 @@ async def test_refused_turns_are_counted_from_the_first_that_was_refused(
     memory_store: InMemoryStore, tmp_path: Path
 ) -> None:
     clock = SteppingClock()
-    tape = TapeService(memory_store, OTEL_TAPE, now=clock, new_id=CountingIds())
+    tape = TapeService(memory_store, "bubbot/otel", now=clock, new_id=CountingIds())
     for rejected in (0, 3, 3, 3):
         await tape.append([TurnsExported(1, 1, 3, rejected).to_entry()])
         clock.advance(timedelta(hours=1))

@@ -18,7 +18,6 @@ from bubbot.features.otel.names import Name
 from bubbot.features.otel.sender import parse_retry_after
 from bubbot.home import Home
 from bubbot.ports.health import HealthContext
-from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import event, message, tool_call
 from bubbot.tape.query import parse_moment
@@ -90,9 +89,9 @@ async def test_the_turns_of_an_imported_tape_are_those_of_another_bot(tmp_path: 
     async with receiver() as taken, traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
         start = event("turn/start", {"session": "s", "attempt": 1, "inbounds": []}, turn="ab" * 16)
         end = event("turn/end", {"status": "answered"}, turn="ab" * 16)
-        fact = event(IMPORT_EVENT, {"tape": "imported", "session": "s", "entries": 2})
+        fact = event("tape/imported", {"tape": "imported", "session": "s", "entries": 2})
         imported = bot.channel_factory.open_tape("imported")
-        await imported.append([start, end], other_tapes={IMPORTS_TAPE: [fact]})
+        await imported.append([start, end], other_tapes={"bubbot/imports": [fact]})
         await say(bot, "one")
         await written(bot, "otel/exported")
         await imported.append([start, end])  # what is said there from now on is this bot's own

@@ -14,7 +14,7 @@ from bubbot.features.search.commands import COMMANDS as TAPE_COMMANDS
 from bubbot.features.search.feature import create as create_search
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext, CommandResult
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -55,7 +55,7 @@ async def test_search_says_what_it_left_out(chat: TapeService, begin: Callable[.
     zones = [
         entry
         for text in ("tea", "coffee")
-        for entry in (anchor(MEMORY_OPEN), event("memory.long_term", {"content": text}), anchor(MEMORY_SEAL))
+        for entry in (anchor("memory/open"), event("memory.long_term", {"content": text}), anchor("memory/seal"))
     ]
     await chat.append([*zones, message("user", "tea")])
     await chat.hide(7)

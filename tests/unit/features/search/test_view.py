@@ -12,7 +12,7 @@ import pytest
 
 from bubbot.features.search.view import SearchHit, SearchResult, SearchView
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import IdRanges, TapeQuery, fold_text
 from bubbot.tape.service import TapeService
@@ -45,9 +45,9 @@ def answer(call_id: str, content: str, **meta: str) -> TapeEntry:
 
 def zone(version: int, text: str) -> list[TapeEntry]:
     return [
-        anchor(MEMORY_OPEN, {"version": version}, window=False),
+        anchor("memory/open", {"version": version}, window=False),
         event("memory.long_term", {"content": text}),
-        anchor(MEMORY_SEAL, {"version": version}, window=False),
+        anchor("memory/seal", {"version": version}, window=False),
     ]
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.usage import chart as chart_module
-from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, Drawing, DrawingRow, DrawnChart, build_chart, draw_chart
+from bubbot.features.usage.chart import DRAWING_FILE, Drawing, DrawingRow, DrawnChart, build_chart, draw_chart
 from bubbot.features.usage.commands import UsageArgs
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
@@ -133,7 +133,7 @@ async def test_a_panel_has_each_day_and_each_name(memory_store: InMemoryStore) -
 async def test_many_names_end_in_the_sum_of_the_rest(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, *(f"test:{number:02}" for number in range(20)))
     [panel] = (await built(reporter, "en", "chat")).panels
-    assert len(panel.rows) == MAX_BARS
+    assert len(panel.rows) == 12
     assert panel.rows[-1] == DrawingRow(("the rest", "the rest"), 9 * 30.0, ("270.00 USD", "270.00 USD"))
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from bubbot.features.usage.spending import SpendingReport, UsageSum, UsageTotals, combine_reports
-from bubbot.ports.usage import CallSettled
 from tests.budgets import ANN, settled
 
 
-def call(nano: int | None, tokens: int, **fields: Any) -> CallSettled:
+def call(nano: int | None, tokens: int, **fields: Any) -> Any:
     counts = {"input_tokens": tokens, "output_tokens": 2 * tokens, "cached_tokens": 3 * tokens}
     return settled("c", ANN, nano=nano, **counts, **fields)
 
 
-def of(tape: str, *calls: CallSettled) -> UsageSum:
+def of(tape: str, *calls: Any) -> UsageSum:
     found = UsageSum()
     for number, each in enumerate(calls, 1):
         found.add_call(each, tape, number)
