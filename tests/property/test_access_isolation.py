@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.errors import CommandRefused, ConfigError
-from bubbot.features.access.arguments import CodeArgs, GrantArgs, PersonArgs
 from bubbot.features.access.results import parse_role
 from bubbot.features.access.service import AccessService
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, OfferPairing, RecordOnly, Respond
@@ -21,6 +20,7 @@ from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from tests.callers import by as caller
+from tests.callers import run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 CHANNELS = ("one", "two")
@@ -94,7 +94,7 @@ class World:
         if not self.codes:
             return
         code, channel, who = self.codes[number % len(self.codes)]
-        given = await self.access.approve(caller(by), CodeArgs(code, parse_role(role)))
+        given = await run(self.access.approve, caller(by), code, parse_role(role))
         assert (given.channel, given.id) == (channel, who)
         assert self.may_give(by, role)
         self.codes.remove((code, channel, who))
@@ -103,15 +103,15 @@ class World:
     async def _guess(self, code: str, role: Role, by: str) -> None:
         if code not in {one[0] for one in self.codes}:
             with pytest.raises(CommandRefused):
-                await self.access.approve(caller(by), CodeArgs(code, parse_role(role)))
+                await run(self.access.approve, caller(by), code, parse_role(role))
 
     async def _grant(self, channel: str, who: str, role: Role, by: str) -> None:
-        await self.access.grant(caller(by), GrantArgs(who, channel, parse_role(role)))
+        await run(self.access.grant, caller(by), who, channel, parse_role(role))
         assert self.may_give(by, role, self.holds(channel, who))
         self.standing[channel, who] = role
 
     async def _revoke(self, channel: str, who: str, by: str) -> None:
-        await self.access.revoke(caller(by), PersonArgs(who, channel))
+        await run(self.access.revoke, caller(by), who, channel)
         assert self.may_give(by, self.holds(channel, who))
         del self.standing[channel, who]
         self.codes = [code for code in self.codes if code[1:] != (channel, who)]

@@ -10,7 +10,6 @@ from typing import Any, cast, get_args
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.features.access.commands import access_tools
 from bubbot.features.access.facts import LinkCode
 from bubbot.features.access.links import AccountLinks
@@ -28,7 +27,7 @@ from bubbot.tape.projection import ProjectionRunner, read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
-from tests.callers import by, refused
+from tests.callers import by, refused, run
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import CHANNEL, Bench, Options, Played, running, says
 
@@ -148,9 +147,9 @@ class TestLinking:
         assert await access.unlink(BOB) == "alone"
 
     async def test_revoking_access_unlinks(self, access: AccessService, ask: Asked) -> None:
-        await access.grant(by("terminal"), GrantArgs(EVE[1], EVE[0], "member"))
+        await run(access.grant, by("terminal"), EVE[1], EVE[0], "member")
         await link(access, ask, ANN, EVE)
-        await access.revoke(by("terminal"), PersonArgs(EVE[1], EVE[0]))
+        await run(access.revoke, by("terminal"), EVE[1], EVE[0])
         assert access.state.linked_accounts(ANN) == (ANN,)
 
     async def test_what_an_account_has_claimed_before_it_was_unlinked_cannot_be_confirmed(

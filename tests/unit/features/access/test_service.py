@@ -13,7 +13,6 @@ import pytest
 
 from bubbot.errors import StoreFull
 from bubbot.features.access import service as module
-from bubbot.features.access.arguments import CodeArgs, GrantArgs, PersonArgs
 from bubbot.features.access.service import (
     AccessService,
 )
@@ -24,7 +23,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, encode, timestamp
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
-from tests.callers import by, refused
+from tests.callers import by, refused, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.tapes import whole
 
@@ -63,40 +62,40 @@ class TestRoles:
         assert access.role("nowhere", "1") is Role.STRANGER
 
     async def test_a_grant_counts_at_once_on_its_channel_alone(self, access: AccessService) -> None:
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "member"))
+        await run(access.grant, by("terminal"), "42", "chat", "member")
         assert access.role("chat", "42") is Role.MEMBER
         assert access.role("other", "42") is Role.STRANGER
 
     async def test_a_configured_role_wins_upwards(self, access: AccessService) -> None:
-        await access.grant(by("terminal"), GrantArgs("1", "chat", "member"))
-        await access.grant(by("terminal"), GrantArgs("3", "chat", "admin"))
+        await run(access.grant, by("terminal"), "1", "chat", "member")
+        await run(access.grant, by("terminal"), "3", "chat", "admin")
         assert (access.role("chat", "1"), access.role("chat", "3")) == (Role.OWNER, Role.ADMIN)
 
     async def test_a_grant_takes_the_place_of_the_one_before(
         self, access: AccessService, memory_store: InMemoryStore
     ) -> None:
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "admin"))
+        await run(access.grant, by("terminal"), "42", "chat", "admin")
         for _ in range(2):
-            await access.grant(by("terminal"), GrantArgs("42", "chat", "member"))
+            await run(access.grant, by("terminal"), "42", "chat", "member")
         assert access.role("chat", "42") is Role.MEMBER
         assert await names(memory_store) == ["access/granted"] * 2
 
     async def test_a_revocation_counts_at_once_and_is_a_fact(
         self, access: AccessService, memory_store: InMemoryStore
     ) -> None:
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "owner"))
-        await access.revoke(by("terminal"), PersonArgs("42", "chat"))
+        await run(access.grant, by("terminal"), "42", "chat", "owner")
+        await run(access.revoke, by("terminal"), "42", "chat")
         assert access.role("chat", "42") is Role.STRANGER
         assert await names(memory_store) == ["access/granted", "access/revoked"]
         with refused("no grant"):
-            await access.revoke(by("terminal"), PersonArgs("42", "chat"))
+            await run(access.revoke, by("terminal"), "42", "chat")
 
     @pytest.mark.parametrize(("listed", "key"), [("1", "owners"), ("2", "admins"), ("3", "members")])
     async def test_who_is_configured_is_revoked_in_the_configuration(
         self, access: AccessService, memory_store: InMemoryStore, listed: str, key: str
     ) -> None:
         with refused(rf"\[channels\.chat\] {key}"):
-            await access.revoke(by("terminal"), PersonArgs(listed, "chat"))
+            await run(access.revoke, by("terminal"), listed, "chat")
         assert await names(memory_store) == []
 
     @pytest.mark.parametrize("text", ["@ann", "４２", "007", "9" * 40, ""])
@@ -104,7 +103,7 @@ class TestRoles:
         self, access: AccessService, memory_store: InMemoryStore, text: str
     ) -> None:
         with refused():
-            await access.grant(by("terminal"), GrantArgs(text, "chat", "member"))
+            await run(access.grant, by("terminal"), text, "chat", "member")
         assert await names(memory_store) == []
 
     def test_a_text_that_is_no_id_is_a_stranger_even_where_a_list_has_it(self, tape: TapeService) -> None:
@@ -115,7 +114,7 @@ class TestRoles:
 
     async def test_a_channel_that_is_not_configured_is_refused(self, access: AccessService) -> None:
         with refused("chat, other"):
-            await access.grant(by("terminal"), GrantArgs("42", "chta", "member"))
+            await run(access.grant, by("terminal"), "42", "chta", "member")
 
     @pytest.mark.parametrize(
         ("giver", "role", "allowed"),
@@ -135,26 +134,26 @@ class TestRoles:
     ) -> None:
         code = await code_of(access)
         if allowed:
-            assert (await access.grant(by(giver), GrantArgs("50", "chat", role))).role == role
-            assert (await access.approve(by(giver), CodeArgs(code, role))).role == role
+            assert (await run(access.grant, by(giver), "50", "chat", role)).role == role
+            assert (await run(access.approve, by(giver), code, role)).role == role
             return
         with refused("not enough"):
-            await access.grant(by(giver), GrantArgs("50", "chat", role))
+            await run(access.grant, by(giver), "50", "chat", role)
         with refused("not enough"):
-            await access.approve(by(giver), CodeArgs(code, role))
+            await run(access.approve, by(giver), code, role)
 
     async def test_nobody_takes_from_who_has_more(self, access: AccessService) -> None:
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "owner"))
+        await run(access.grant, by("terminal"), "42", "chat", "owner")
         with refused("not enough"):
-            await access.revoke(by("chat:2"), PersonArgs("42", "chat"))
+            await run(access.revoke, by("chat:2"), "42", "chat")
         with refused("not enough"):
-            await access.grant(by("chat:2"), GrantArgs("42", "chat", "member"))
-        await access.revoke(by("chat:1"), PersonArgs("42", "chat"))
+            await run(access.grant, by("chat:2"), "42", "chat", "member")
+        await run(access.revoke, by("chat:1"), "42", "chat")
 
     async def test_a_role_of_a_later_version_is_none(
         self, access: AccessService, tape: TapeService, memory_store: InMemoryStore, clock: SteppingClock
     ) -> None:
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "owner"))
+        await run(access.grant, by("terminal"), "42", "chat", "owner")
         data = {"channel": "chat", "id": "42", "role": "auditor", "by": "terminal", "how": "command"}
         await TapeService(memory_store, "bubbot/access", now=clock, new_id=CountingIds()).append_event(
             "access/granted", data
@@ -170,19 +169,19 @@ class TestCodes:
         assert len(code) == 8
         assert set(code) <= set("23456789ABCDEFGHJKLMNPQRSTUVWXYZ")
         assert access.role("chat", "42") is Role.STRANGER
-        grant = await access.approve(by("terminal"), CodeArgs(code, "member"))
+        grant = await run(access.approve, by("terminal"), code, "member")
         assert (grant.id, grant.role, grant.name) == ("42", "member", "Ann")
         assert access.role("chat", "42") is Role.MEMBER
         assert await names(memory_store) == ["access/code", "access/granted", "access/code_used"]
-        await access.revoke(by("terminal"), PersonArgs("42", "chat"))
+        await run(access.revoke, by("terminal"), "42", "chat")
         with refused("used before"):
-            await access.approve(by("terminal"), CodeArgs(code, "member"))
+            await run(access.approve, by("terminal"), code, "member")
         assert access.role("chat", "42") is Role.STRANGER
 
     @pytest.mark.parametrize("typed", [str.lower, lambda code: f" {code[:4]} - {code[4:]}\n", " ".join])
     async def test_a_code_may_be_typed_in_any_case_and_with_spaces(self, access: AccessService, typed: object) -> None:
         assert callable(typed)
-        await access.approve(by("terminal"), CodeArgs(typed(await code_of(access)), "owner"))
+        await run(access.approve, by("terminal"), typed(await code_of(access)), "owner")
         assert access.role("chat", "42") is Role.OWNER
 
     @pytest.mark.parametrize(
@@ -192,7 +191,7 @@ class TestCodes:
         self, access: AccessService, memory_store: InMemoryStore, text: str
     ) -> None:
         with refused("8 letters and digits"):
-            await access.approve(by("terminal"), CodeArgs(text, "member"))
+            await run(access.approve, by("terminal"), text, "member")
         assert await names(memory_store) == []
 
     async def test_it_ends_after_an_hour(self, access: AccessService, clock: SteppingClock) -> None:
@@ -200,48 +199,48 @@ class TestCodes:
         clock.advance(timedelta(hours=1))
         assert access.pending_codes() == ()
         with refused("expired"):
-            await access.approve(by("terminal"), CodeArgs(code, "member"))
+            await run(access.approve, by("terminal"), code, "member")
 
     async def test_it_works_until_then(self, access: AccessService, clock: SteppingClock) -> None:
         code = await code_of(access)
         clock.advance(timedelta(minutes=59, seconds=50))
         assert len(access.pending_codes()) == 1
-        await access.approve(by("terminal"), CodeArgs(code, "member"))
+        await run(access.approve, by("terminal"), code, "member")
         assert access.role("chat", "42") is Role.MEMBER
 
     async def test_after_a_day_it_is_forgotten(self, access: AccessService, clock: SteppingClock) -> None:
         code = await code_of(access)
         clock.advance(timedelta(days=1))
         with refused("no such code"):
-            await access.approve(by("terminal"), CodeArgs(code, "member"))
+            await run(access.approve, by("terminal"), code, "member")
         assert access.state.codes == ()
 
     async def test_a_revocation_ends_the_open_codes_of_its_person(self, access: AccessService) -> None:
         code = await code_of(access)
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "member"))
-        await access.revoke(by("terminal"), PersonArgs("42", "chat"))
+        await run(access.grant, by("terminal"), "42", "chat", "member")
+        await run(access.revoke, by("terminal"), "42", "chat")
         with refused("expired"):
-            await access.approve(by("terminal"), CodeArgs(code, "member"))
+            await run(access.approve, by("terminal"), code, "member")
 
     async def test_a_code_of_a_channel_that_was_taken_away_lets_nobody_in(self, access: AccessService) -> None:
         code = await code_of(access)
         access.configured = {"other": ListedPeople()}
         with refused("'chat' is not a configured channel"):
-            await access.approve(by("terminal"), CodeArgs(code, "member"))
+            await run(access.approve, by("terminal"), code, "member")
         access.configured = LISTED
         assert access.role("chat", "42") is Role.STRANGER
-        await access.approve(by("terminal"), CodeArgs(code, "member"))
+        await run(access.approve, by("terminal"), code, "member")
 
     async def test_an_approval_takes_nothing_away(self, access: AccessService) -> None:
         code = await code_of(access)
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "admin"))
-        assert (await access.approve(by("terminal"), CodeArgs(code, "member"))).role == "admin"
+        await run(access.grant, by("terminal"), "42", "chat", "admin")
+        assert (await run(access.approve, by("terminal"), code, "member")).role == "admin"
 
     async def test_two_approvals_at_once_let_in_once(self, clock: SteppingClock) -> None:
         store = Slow()
         access = opened(store, clock)
         code = await code_of(access)
-        two = [access.approve(by("terminal"), CodeArgs(code, "member")) for _ in range(2)]
+        two = [run(access.approve, by("terminal"), code, "member") for _ in range(2)]
         both = await asyncio.gather(*two, return_exceptions=True)
         assert [type(one).__name__ for one in both] == ["AccessChange", "CommandRefused"]
         assert (await names(store)).count("access/granted") == 1
@@ -259,7 +258,7 @@ class TestCodes:
     async def test_codes_are_compared_in_constant_time_and_all_of_them(self, access: AccessService) -> None:
         codes = [await code_of(access, Sender(str(number))) for number in range(10, 15)]
         with patch.object(module, "compare_digest", wraps=compare_digest) as compared:
-            await access.approve(by("terminal"), CodeArgs(codes[0], "member"))
+            await run(access.approve, by("terminal"), codes[0], "member")
         assert compared.call_count == 5
         assert all(len(call.args[0]) == len(call.args[1]) == 32 for call in compared.call_args_list)
 
@@ -324,14 +323,14 @@ class TestLimits:
         early = await code_of(access)
         for _ in range(10):
             with refused("no such code"):
-                await access.approve(by("terminal"), CodeArgs("22222222", "member"))
+                await run(access.approve, by("terminal"), "22222222", "member")
         for number in range(100, 120):
             await access.create_code(Sender(str(number)), "chat", str(number))
         clock.advance(-timedelta(days=2))
         assert access.pending_codes() == ()
         with refused("expired"):
-            await access.approve(by("terminal"), CodeArgs(early, "member"))
-        await access.approve(by("terminal"), CodeArgs(await code_of(access), "member"))
+            await run(access.approve, by("terminal"), early, "member")
+        await run(access.approve, by("terminal"), await code_of(access), "member")
         assert access.role("chat", "42") is Role.MEMBER
 
     async def test_guessing_ends_and_fills_nothing(
@@ -342,14 +341,14 @@ class TestLimits:
         for number in range(30):
             match = "no such code" if number < 10 else f"try again after {later} UTC"
             with refused(match):
-                await access.approve(by("terminal"), CodeArgs("22222222", "member"))
+                await run(access.approve, by("terminal"), "22222222", "member")
         assert (await names(memory_store)).count("access/code_refused") == 10
         with refused("try again after"):
-            await access.approve(by("terminal"), CodeArgs(code, "member"))
-        await access.approve(by("chat:1"), CodeArgs(code, "member"))  # who guesses stops nobody else
+            await run(access.approve, by("terminal"), code, "member")
+        await run(access.approve, by("chat:1"), code, "member")  # who guesses stops nobody else
         clock.advance(timedelta(hours=1))
         with refused("used before"):
-            await access.approve(by("terminal"), CodeArgs(code, "member"))
+            await run(access.approve, by("terminal"), code, "member")
 
 
 class Failing(InMemoryStore):
@@ -385,10 +384,10 @@ class TestTrouble:
     async def test_after_a_failure_the_tape_decides(self, clock: SteppingClock) -> None:
         store = Failing()
         access = opened(store, clock)
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "member"))
+        await run(access.grant, by("terminal"), "42", "chat", "member")
         store.failing = True
         with pytest.raises(StoreFull):
-            await access.revoke(by("terminal"), PersonArgs("42", "chat"))
+            await run(access.revoke, by("terminal"), "42", "chat")
         store.failing = False
         await access.load()
         assert access.role("chat", "42") is Role.STRANGER
@@ -396,9 +395,9 @@ class TestTrouble:
     async def test_a_caller_that_is_cancelled_stops_no_change_half_way(self, clock: SteppingClock) -> None:
         store = Slow()
         access = opened(store, clock)
-        await access.grant(by("terminal"), GrantArgs("42", "chat", "member"))
+        await run(access.grant, by("terminal"), "42", "chat", "member")
         store.gate.clear()
-        task = asyncio.ensure_future(access.revoke(by("terminal"), PersonArgs("42", "chat")))
+        task = asyncio.ensure_future(run(access.revoke, by("terminal"), "42", "chat"))
         await asyncio.wait_for(store.waiting.wait(), 10)
         task.cancel()
         store.gate.set()

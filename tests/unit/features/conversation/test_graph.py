@@ -15,8 +15,7 @@ import pytest
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.graph import GraphLink, GraphView
 from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
-from bubbot.features.conversation.tape import COMMANDS as TAPE_COMMANDS
-from bubbot.features.conversation.tape import TapeGraphArgs, parse_positive, tape_tools
+from bubbot.features.conversation.tape import parse_positive, tape_tools
 from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message
@@ -24,6 +23,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.tool import Toolbox
+from tests.callers import run_shell
 from tests.doubles import CountingIds, SteppingClock
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,9 +35,7 @@ async def read(chat: TapeService, limit: int = 200) -> Any:
 
 
 async def draw(context: CommandContext, **arguments: Any) -> CommandResult:
-    graph = TAPE_COMMANDS.find("tape graph")
-    assert graph is not None
-    return await graph.run(context, TapeGraphArgs(**arguments))
+    return await run_shell("tape graph", context, **arguments)
 
 
 async def write(chat: TapeService) -> Any:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from bubbot.features.trace.checks import check_trace
 from bubbot.home import Home
-from bubbot.ports.checks import Finding
 from tests.planting import found, look, mend, mends, plants
 
 
-def check(home: Home) -> list[Finding]:
+def check(home: Home) -> Any:
     """What is found under the settings of a home."""
-    return look(check_trace, home, lambda settings: settings.trace)
+    return look("trace", home)
 
 
 def test_nothing_is_said_of_a_page_that_nobody_serves(home: Home) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from wcwidth import wcswidth
 
-from bubbot.features.usage.commands import COMMANDS as USAGE_COMMANDS
-from bubbot.features.usage.commands import UsageReportArgs
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.ports.usage import BudgetSubject
 from bubbot.shell_command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.budgets import opened, plan, spend
+from tests.callers import run_shell
 from tests.doubles import CountingIds, SteppingClock
 
 
@@ -31,8 +30,7 @@ async def bars(store: InMemoryStore, width: int, *chats: tuple[str, int], langua
         terminal_width=width,
         texts=Texts(language),
     )
-    (command,) = USAGE_COMMANDS.commands
-    summary, *lines = (await command.run(context, UsageReportArgs(by="chat"))).text.splitlines()
+    summary, *lines = (await run_shell("usage", context, by="chat")).text.splitlines()
     assert "USD" in summary
     return lines
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bubbot.features.web import reading
-from bubbot.features.web.checks import check_web
-from bubbot.features.web.settings import WebSettings
 from bubbot.home import Home
-from bubbot.ports.checks import Finding
 from tests.planting import found, look, mend, mends, plants
 
 
-def check(home: Home) -> list[Finding]:
+def check(home: Home) -> Any:
     """What is found under the settings of a home."""
-    return look(check_web, home, lambda settings: settings.section(WebSettings))
+    return look("web", home)
 
 
 def test_nothing_is_said_of_what_is_off(home: Home) -> None:

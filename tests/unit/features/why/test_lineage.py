@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.why.commands import COMMANDS as WHY_COMMANDS
-from bubbot.features.why.commands import WhySessionArgs
 from bubbot.features.why.lineage import (
     LineageView,
     read_step_lineage,
@@ -20,6 +18,7 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+from tests.callers import run_shell
 from tests.doubles import SteppingClock
 from tests.turns import running
 
@@ -95,9 +94,8 @@ async def test_an_answer_names_the_window_it_was_given_in(memory_store: InMemory
             f"window opened by #{opened} phase/two; parents #{first[0]}; sources: entries {first[0] + 1}",
             f"  comes from #{first[0]} session/start",
         ]
-        (explain,) = WHY_COMMANDS.commands
         context = CommandContext(memory_store, "w", clock, bench.new_id, texts=Texts("zh"))
-        chinese = await explain.run(context, WhySessionArgs(session=bench.tape().name))
+        chinese = await run_shell("why", context, session=bench.tape().name)
         assert f"窗口由 #{opened} phase/two 开启；承接 #{first[0]}" in chinese.text
 
 
@@ -124,16 +122,16 @@ async def test_a_step_of_a_rebased_fork_names_its_own_window(tape: TapeService) 
 async def test_the_shell_explains_as_the_chat_does(memory_store: InMemoryStore, clock: SteppingClock) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
         context = CommandContext(memory_store, "w", clock, bench.new_id)
-        tape, (explain,) = bench.tape().name, WHY_COMMANDS.commands
+        tape = bench.tape().name
         await bench.say(",tape.info")
-        nothing = await explain.run(context, WhySessionArgs(session=tape))
+        nothing = await run_shell("why", context, session=tape)
         assert (nothing.code, nothing.text) == (1, "No model has answered here yet.\n")
         answered = await bench.say("hello")
         await bench.say(",new")
         await bench.say("again")
-        last = await explain.run(context, WhySessionArgs(session=tape))
+        last = await run_shell("why", context, session=tape)
         assert last.text in (await bench.say(",why")).text.replace(",why yes", "") + "\n"
-        first = await explain.run(context, WhySessionArgs(session=tape, trace=answered.turn_id[:8]))
+        first = await run_shell("why", context, session=tape, trace=answered.turn_id[:8])
         assert first.data is not None
         assert (first.data["turn"], first.data["answer"]) == (answered.turn_id, first.data["steps"][0]["entry"] - 1)
         assert first.data["lineage"]["anchors"][0]["name"] == "session/start"
