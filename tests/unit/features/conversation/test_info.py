@@ -79,7 +79,7 @@ async def test_the_cost_does_not_grow_with_the_tape(
     turn, info = await begin(), Toolbox(tape_tools()).find("tape.info")
     store.found = 0
     assert str(await info.run(turn, info.parse("{}"))).startswith("entries: 1001,")
-    assert store.found == 4
+    assert store.found == 3
 
 
 @pytest.mark.law("T8")
