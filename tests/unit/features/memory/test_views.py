@@ -196,9 +196,9 @@ class TestVersions:
         await memory.restore(2)
         assert (await memory.read()).long_term == "b"
 
-    async def test_a_version_that_is_not_there_is_none(self) -> None:
-        with pytest.raises(EntryNotFound):
-            await (await memory_of(*zone(1))).restore(7)
+    async def test_a_version_that_is_not_there_is_refused_with_those_that_are(self) -> None:
+        with pytest.raises(EntryNotFound, match="has the versions 1 to 2, 4 and 6"):
+            await (await memory_of(*zone(1), *zone(2), *zone(4), *zone(6))).restore(7)
 
 
 class TestRecall:

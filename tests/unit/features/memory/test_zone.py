@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import EntryInvalid, EntryNotFound, MemoryTooLarge
-from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersionsView
-from bubbot.features.memory.zone import MemoryZone, format_versions
+from bubbot.features.memory.zone import MemoryZone
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
@@ -20,8 +19,9 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
+from tests.unit.features.memory.test_views import notes as elsewhere
+from tests.unit.features.memory.test_views import read
 
 TOKYO = timezone(timedelta(hours=9), "Asia/Tokyo")
 HOSTILE = [
@@ -81,7 +81,8 @@ class TestEnsure:
             ("anchor", {"name": "memory/open", "state": {"version": 1}, "window": False}),
             ("anchor", {"name": "memory/seal", "state": {"version": 1}, "window": False}),
         ]
-        assert await memory.read() == MemorySnapshot(version=1, seal_id=2)
+        made = await memory.read()
+        assert (made.version, made.seal_id, made.is_empty) == (1, 2, True)
 
     async def test_it_leaves_a_zone_that_exists_alone(self, tape: TapeService, memory: MemoryZone) -> None:
         await memory.save_long_term("kept")
@@ -200,15 +201,15 @@ class TestSize:
         with pytest.raises(MemoryTooLarge, match="the note of 2026-11-21"):
             await memory.append_daily("y")
         with pytest.raises(MemoryTooLarge):
-            await memory.import_snapshot(MemorySnapshot(long_term="x" * 65_537))
+            await memory.import_snapshot(await read(*elsewhere(long="x" * 65_537)))
         assert (await memory.read()).seal_id > head
         assert (await memory.read()).long_term == "é" * 32_768
 
     async def test_many_texts_are_too_large_together(self, memory: MemoryZone) -> None:
         days = [f"2026-{month:02}-{day:02}" for month in (1, 2) for day in range(1, 20)]
-        dailies = tuple(DailyNote(day, "x" * 60_000) for day in days)
+        content = await read(*elsewhere(*((day, "x" * 60_000) for day in days)))
         with pytest.raises(MemoryTooLarge, match="all of memory"):
-            await memory.import_snapshot(MemorySnapshot(dailies=dailies))
+            await memory.import_snapshot(content)
 
     async def test_what_was_too_large_before_stays_and_may_shrink(self, tape: TapeService, memory: MemoryZone) -> None:
         huge = "\n".join(["x" * 1000] * 80)
@@ -230,9 +231,7 @@ class TestSize:
             await memory.append_daily("never", "2099-01-01")
 
     async def test_a_note_of_a_far_day_from_before_is_pruned(self, memory: MemoryZone) -> None:
-        await memory.import_snapshot(
-            MemorySnapshot(dailies=(DailyNote("2026-12-21", "soon"), DailyNote("2099-01-01", "never")))
-        )
+        await memory.import_snapshot(await read(*elsewhere(("2026-12-21", "soon"), ("2099-01-01", "never"))))
         assert await memory.prune() == 1
         assert [note.content for note in (await memory.read()).dailies] == ["soon"]
         assert "## Notes of days to come\n### 2026-12-21\nsoon" in await memory.get_context()
@@ -332,11 +331,6 @@ class TestRestoreAndClear:
         await tape.append([anchor("memory/seal", {"version": 1}, window=False)])
         await memory.restore(1)
         assert (await memory.read()).long_term == "first"
-
-    def test_versions_are_spelled_out(self) -> None:
-        assert format_versions([3], Texts()) == "version 3"
-        assert format_versions([1, 2, 3], Texts()) == "the versions 1 to 3"
-        assert format_versions([1, 2, 4, 6], Texts()) == "the versions 1 to 2, 4 and 6"
 
 
 class TestPruneAndExport:
@@ -452,7 +446,7 @@ class TestInAFork:
         assert (await memory.read()).version == 3
         await memory.restore(2)
         await fork.merge()
-        assert [one.version for one in await tape.read(MemoryVersionsView())] == [4, 3, 2, 1]
+        assert [one.version for one in await zone_of(tape).versions()] == [4, 3, 2, 1]
         assert (await zone_of(tape).read()).long_term == "a"
 
     async def test_a_discarded_fork_leaves_memory_alone(self, store: TapeStore) -> None:
