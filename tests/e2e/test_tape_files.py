@@ -15,7 +15,6 @@ from typing import Any, cast
 import pytest
 
 from bubbot.app.tapes import open_tapes
-from bubbot.cli.tape import command as tape_command
 from bubbot.cli.tape.change import ImportTape, import_tape
 from bubbot.errors import TapeCorrupt
 from bubbot.home import Home
@@ -371,7 +370,7 @@ def test_a_tape_is_shown_the_same_by_pages(
         read.extend(map(len, found))
         return found
 
-    monkeypatch.setattr(tape_command, "PAGE_ENTRIES", 2)
+    monkeypatch.setattr("bubbot.cli.tape.command.PAGE_ENTRIES", 2)
     monkeypatch.setattr(SqliteStore, "fetch", counted)
     assert fine(home, *command) == whole != ""
     assert max(read) <= 3

@@ -18,8 +18,6 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.features.access.state import AccessState
-from bubbot.features.trace import pages as trace_pages
-from bubbot.features.trace import request as trace_request
 from bubbot.features.trace.tokens import TokenHolder, TraceTokens
 from bubbot.home import Home
 from bubbot.server.pages import Admission, PageServer
@@ -221,11 +219,11 @@ def _share_every_tape(patch: pytest.MonkeyPatch) -> None:
 
 
 def _show_prompts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trace_request, "may_see_system", lambda *_: True)
+    patch.setattr("bubbot.features.trace.request.may_see_system", lambda *_: True)
 
 
 def _open_blobs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trace_pages, "_may_open_blobs", lambda *_: True)
+    patch.setattr("bubbot.features.trace.pages._may_open_blobs", lambda *_: True)
 
 
 def _grant_everything(patch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,6 @@ from bubbot.app.own_features import settings_schema
 from bubbot.app.reload import Reloader
 from bubbot.app.stores import find_workspace
 from bubbot.features.schedule.timer import JobTimer
-from bubbot.gateway import live
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelEvent, Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits
@@ -242,7 +241,7 @@ class Stage:
         with (
             self.fixed(),
             patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: platforms[name]),
-            patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 1_000.0),
+            patch("bubbot.gateway.live.FIRST_MESSAGE_DELAY_SECONDS", 1_000.0),
         ):
             async with open_daemon(chosen, Home(self.home), wrappers=wrappers) as self.daemon:
                 await self.daemon.bot.recover_all()
@@ -323,7 +322,7 @@ class Stage:
         self.sent.clear()
         self.has_previews = True
         try:
-            with patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 0.0):
+            with patch("bubbot.gateway.live.FIRST_MESSAGE_DELAY_SECONDS", 0.0):
                 return await self.say(chat, text)
         finally:
             self.has_previews = False

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from bubbot.app import tapes
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
@@ -100,7 +99,7 @@ class FixedRandom:
 def fixed_world() -> Iterator[FixedClock]:
     """Give this process a clock and random bytes that are the same in every run."""
     clock = FixedClock()
-    with patch.object(tapes, "datetime", clock), patch.object(os, "urandom", FixedRandom()):
+    with patch("bubbot.app.tapes.datetime", clock), patch.object(os, "urandom", FixedRandom()):
         yield clock
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.ports.model import ModelRequest
-from bubbot.runtime import compose
 from bubbot.runtime.compose import narrow_view
 from bubbot.runtime.context.selectors import MessageStyle, select_messages
 from bubbot.runtime.context.strategy import ModelContext
@@ -192,8 +191,8 @@ def test_what_a_window_has_no_room_for_need_not_be_read(
 ) -> None:
     view = ContextView(selector, style, budget, fork=fork, strategies=OWN_STRATEGIES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compose, "SHORT_WINDOW", 0)
-        patch.setattr(compose, "PAGE_ENTRIES", 2)
+        patch.setattr("bubbot.runtime.compose.SHORT_WINDOW", 0)
+        patch.setattr("bubbot.runtime.compose.PAGE_ENTRIES", 2)
         narrow = asyncio.run(narrow_view(cast("TapeHandle", EvaluatedTape(entries)), view))
     whole = context_of(entries, view)
     assert context_of(entries, narrow) == whole

@@ -19,7 +19,6 @@ from bubbot.features.access.service import AccessService
 from bubbot.features.files import roots as files
 from bubbot.features.memory import memories
 from bubbot.features.strategies import recall, retrieval
-from bubbot.features.topics import commands as topic_commands
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -107,7 +106,7 @@ def _trust_bindings(patch: pytest.MonkeyPatch) -> None:
         bound.add((turn.session, source))
         return SimpleNamespace(session=source)
 
-    patch.setattr(topic_commands, "require_session", require_nothing)
+    patch.setattr("bubbot.features.topics.commands.require_session", require_nothing)
     patch.setattr(
         reading_rule,
         "_is_thread_of",

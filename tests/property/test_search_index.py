@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from bubbot.features.search.view import SearchView
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite import text as text_module
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.handle import TapeHandle
@@ -125,7 +124,7 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
                 for needle in needles:
                     assert await exact(tape, needle) == await exact(plain, needle)
 
-    with patch.object(text_module, "NEWEST_ENTRIES", newest):
+    with patch("bubbot.stores.sqlite.text.NEWEST_ENTRIES", newest):
         bench.run(check(bench.fresh(), bench.fresh()))
 
 

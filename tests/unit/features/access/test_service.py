@@ -12,7 +12,6 @@ from unittest.mock import patch
 import pytest
 
 from bubbot.errors import StoreFull
-from bubbot.features.access import service as module
 from bubbot.features.access.service import (
     AccessService,
 )
@@ -257,7 +256,7 @@ class TestCodes:
 
     async def test_codes_are_compared_in_constant_time_and_all_of_them(self, access: AccessService) -> None:
         codes = [await code_of(access, Sender(str(number))) for number in range(10, 15)]
-        with patch.object(module, "compare_digest", wraps=compare_digest) as compared:
+        with patch("bubbot.features.access.service.compare_digest", wraps=compare_digest) as compared:
             await run(access.approve, by("terminal"), codes[0], "member")
         assert compared.call_count == 5
         assert all(len(call.args[0]) == len(call.args[1]) == 32 for call in compared.call_args_list)

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bubbot.features.approvals import gate
 from bubbot.features.approvals.decision import CallFacts, Decision, EffectRow, Verdict
 from bubbot.features.schedule.firing import firing_inbound
 from bubbot.features.web.commands import web_tools
@@ -256,7 +255,7 @@ async def test_without_the_decision_chains_reach_what_they_want(
     def decide(_facts: CallFacts) -> Decision:
         return Decision(Verdict.RUN, EffectRow.INSIDE, ())
 
-    monkeypatch.setattr(gate, "decide", decide)
+    monkeypatch.setattr("bubbot.features.approvals.gate.decide", decide)
     reached = 0
     for number in range(2, 5):
         async with attacked(tmp_path / str(number), random.Random(number)) as (bench, site, chain, _):

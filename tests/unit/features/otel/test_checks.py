@@ -11,7 +11,6 @@ import pytest
 
 from bubbot.app.settings import load
 from bubbot.errors import ConfigError
-from bubbot.features.otel import encoding, exporter
 from bubbot.features.otel.feature import OtelConfig
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
@@ -57,7 +56,7 @@ def test_texts_or_keys_over_plain_http_to_another_machine(home: Home, tmp_path: 
 
 @plants("otel.packages_missing")
 def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "find_spec", lambda _: None)
+    monkeypatch.setattr("bubbot.features.otel.encoding.find_spec", lambda _: None)
     home.config.write_text('[otel]\nendpoint = "http://127.0.0.1:6006"\n')
     (finding,) = found(check(home)).values()
     assert finding.id == "otel.packages_missing"
@@ -70,7 +69,7 @@ async def test_a_receiver_that_refuses_everything_is_told_of_once_for_each_cause
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, partly: bool
 ) -> None:
     """By its status, or by an answer that counts every span as rejected. It is over with the first turn that it takes."""
-    monkeypatch.setattr(exporter, "GATHER_SECONDS", 0.0)
+    monkeypatch.setattr("bubbot.features.otel.exporter.GATHER_SECONDS", 0.0)
     caplog.set_level(logging.INFO)
     async with receiver() as taken:
         settings = settings_for(tmp_path, endpoint=taken.url)
@@ -111,7 +110,7 @@ async def test_refused_turns_are_counted_from_the_first_that_was_refused(
 async def test_a_reload_says_that_packages_are_missing_and_the_bot_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "find_spec", lambda _: None)
+    monkeypatch.setattr("bubbot.features.otel.encoding.find_spec", lambda _: None)
     async with traced(settings_for(tmp_path), tmp_path, begun=False) as bot:
         with pytest.raises(ConfigError, match=r"nothing is sent\. Install them with"):
             await bot.features.prepare(settings_for(tmp_path, endpoint="http://127.0.0.1:1"))

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.app import bot as bot_module
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
@@ -134,7 +133,7 @@ async def opened(
         return models.setdefault(model.name, made)
 
     if monkeypatch is not None:
-        monkeypatch.setattr(bot_module, "load_strategies", lambda: strategies)
+        monkeypatch.setattr("bubbot.app.bot.load_strategies", lambda: strategies)
     made = make_settings(*settings.values(), model=ModelSettings(name="scripted"), bot=BotSettings(name=name))
     wrappers = PortWrappers(model=choose, tools=(look, *tools))
     async with open_app(made, Home(home), channel_settings={"write": lambda _: None}, wrappers=wrappers) as bot:

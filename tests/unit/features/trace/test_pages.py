@@ -17,7 +17,6 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, TapeCorrupt
 from bubbot.features.search.panels import PANELS as SEARCH_PANELS
-from bubbot.features.trace import export
 from bubbot.features.trace.pages import TracePages
 from bubbot.features.trace.render import PageRenderer
 from bubbot.panel import FeaturePanel, Panel, PanelQuery, PanelReader
@@ -473,7 +472,7 @@ async def test_a_page_reads_no_more_of_a_long_tape_than_of_a_short_one(store: In
 async def test_an_export_of_very_long_texts_names_a_part_that_fits(
     memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "MAX_EXPORT_CHARS", 25)
+    monkeypatch.setattr("bubbot.features.trace.export.MAX_EXPORT_CHARS", 25)
     await memory_store.append([Batch("long", tuple(message("user", "0123456789") for _ in range(5)))])
     with pytest.raises(ConfigError, match="such as 2 to 3"):
         await look(pages_of(memory_store), "/session/long/export?first=2&last=5")

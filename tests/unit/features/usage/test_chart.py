@@ -18,7 +18,6 @@ import pytest
 from msgspec.structs import replace
 
 from bubbot.errors import DeliveryFailed
-from bubbot.features.usage import chart as chart_module
 from bubbot.features.usage.chart import DRAWING_FILE, Drawing, DrawingRow, DrawnChart, build_chart, draw_chart
 from bubbot.features.usage.commands import UsageArgs
 from bubbot.features.usage.feature import usage_feature
@@ -253,7 +252,7 @@ async def test_a_member_gets_a_chart_of_their_chat_alone(
 async def test_without_matplotlib_the_owner_gets_the_command_that_installs_it(
     memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chart_module, "find_spec", lambda _: None)
+    monkeypatch.setattr("bubbot.features.usage.chart.find_spec", lambda _: None)
     reporter = await spent(memory_store, "test:home")
     async with running(InMemoryStore(), ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools)) as bench:
         text = await asked(bench, ",usage chart")
@@ -279,7 +278,7 @@ async def test_a_child_that_fails_is_named_and_one_that_is_stopped_is_gone(
 ) -> None:
     program = tmp_path / "draw.py"
     program.write_text("raise SystemExit('no paint')")
-    monkeypatch.setattr(chart_module, "DRAWING_FILE", program)
+    monkeypatch.setattr("bubbot.features.usage.chart.DRAWING_FILE", program)
     reporter = await spent(memory_store, "test:home")
     async with running(InMemoryStore(), ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools)) as bench:
         assert await asked(bench, ",usage chart") == "The chart could not be drawn: no paint"

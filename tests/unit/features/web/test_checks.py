@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.web import reading
 from bubbot.home import Home
 from tests.planting import found, look, mend, mends, plants
 
@@ -32,7 +31,7 @@ def test_an_engine_without_a_key(home: Home, tmp_path: Path) -> None:
 
 @plants("web.packages_missing")
 def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "list_missing_packages", lambda: ["trafilatura", "ddgs"])
+    monkeypatch.setattr("bubbot.features.web.reading.list_missing_packages", lambda: ["trafilatura", "ddgs"])
     home.config.write_text("[tools.web]\nenabled = true\n")
     finding = found(check(home))["web.packages_missing"]
     assert "trafilatura, ddgs" in finding.cause

@@ -12,7 +12,6 @@ import pytest
 from bubbot.features.why.view import find_explained
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.runtime.context import selectors
 from bubbot.runtime.context import view as context
 from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.stores.inmemory import InMemoryStore
@@ -175,7 +174,7 @@ class TestTheCommand:
         async with running(memory_store, ScriptedModel()) as bench:
             with monkeypatch.context() as earlier:
                 earlier.setattr(context, "CONTEXT_VERSION", 1)
-                earlier.setattr(selectors, "escape_people_text", lambda text, indent="": text)
+                earlier.setattr("bubbot.runtime.context.selectors.escape_people_text", lambda text, indent="": text)
                 await bench.say("[x] one")
             for entry in await bench.entries():
                 entry.cache.clear()
