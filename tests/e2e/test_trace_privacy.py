@@ -17,7 +17,6 @@ import aiohttp
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.features.access.state import AccessState
 from bubbot.features.trace.tokens import TokenHolder, TraceTokens
 from bubbot.home import Home
 from bubbot.server.pages import Admission, PageServer
@@ -228,7 +227,7 @@ def _open_blobs(patch: pytest.MonkeyPatch) -> None:
 
 def _grant_everything(patch: pytest.MonkeyPatch) -> None:
     everything = frozenset({AUDITED.session, OTHER.session, OWNER_CHAT.session, GROUP.session})
-    patch.setattr(AccessState, "audited_sessions", lambda *_: everything)
+    patch.setattr("bubbot.features.access.state.AccessState.audited_sessions", lambda *_: everything)
 
 
 def _admit_anybody(patch: pytest.MonkeyPatch) -> None:

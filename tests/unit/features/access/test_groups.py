@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from bubbot.features.access.commands import access_tools
-from bubbot.features.access.facts import AccessRequested
-from bubbot.features.access.results import AccessEvent
-from bubbot.features.access.service import REQUEST_INTERVAL, AccessService
-from bubbot.features.access.state import ACCESS_PROJECTION, AccessHistoryView
+from bubbot.features.access.service import AccessService
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, Ignore, Respond
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
-from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from tests.callers import by, refused, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
@@ -104,7 +101,7 @@ async def test_an_owner_is_asked_about_a_stranger_once_a_day() -> None:
     assert not await home.request(access)
     assert await home.request(access, "8")
     assert not await home.request(home.open())  # a later process
-    home.clock.advance(REQUEST_INTERVAL)
+    home.clock.advance(timedelta(days=1))
     assert await home.request(access)
     assert not await home.request(access, "3")  # may speak already
 
@@ -153,23 +150,6 @@ async def test_a_grant_without_the_code_has_the_name_of_the_person() -> None:
     assert (await run(access.grant, by("chat:1"), "9", "chat", "member")).name == "Eve"
 
 
-async def test_a_checkpoint_keeps_groups_and_questions() -> None:
-    home = Home()
-    access = home.open()
-    await run(access.set_audience, by("terminal", "Family"), GROUP, "everybody", "chat")
-    await home.request(access)
-    state = await read_projection(ACCESS_PROJECTION, home.tape)
-    cited = {entry.id: entry for entry in await home.tape.read(AccessHistoryView())}
-    encoded = ACCESS_PROJECTION.encode(state)
-    decoded = ACCESS_PROJECTION.decode(encoded, [cited[number] for number in ACCESS_PROJECTION.cited_ids(encoded)])
-    assert (decoded.groups, [one.fact for one in decoded.requests]) == (
-        state.groups,
-        [AccessRequested("chat", "9", "9", "Eve")],
-    )
-    older = {key: value for key, value in encoded.items() if key not in ("groups", "requests")}
-    assert not ACCESS_PROJECTION.decode(older, [cited[number] for number in ACCESS_PROJECTION.cited_ids(older)]).groups
-
-
 async def test_who_may_speak_follows_the_decision_about_the_chat_before_that_about_its_server() -> None:
     access = Home().open()
     policy = AdmissionPolicy(AdmissionSettings(owners=frozenset({"1"})), access.role, lambda: 0.0, access.audience)
@@ -215,8 +195,11 @@ async def test_a_group_or_an_audience_alone_changes_nothing_and_lists_what_was_d
     assert access.audience("chat", GROUP) == "everybody"
 
 
-def test_a_line_of_the_history_says_who_and_how() -> None:
-    data = {"channel": "chat", "id": "9", "role": "member", "by": "terminal", "how": "code", "name": "Eve"}
-    event_row = AccessEvent(3, "2026-11-21T20:21:00.000000+00:00", "granted", data)
-    line = "#3 2026-11-21T20:21:00 granted: chat 9 member by terminal (code) Eve"
-    assert event_row.describe(by("terminal")) == line
+async def test_a_line_of_the_history_says_who_and_how() -> None:
+    access = Home().open()
+    code = await access.create_code(Sender("9", "Eve"), "chat", "9")
+    await run(access.approve, by("terminal"), code, "member")
+    _, granted = await run(access.list_history, by("terminal"), 2)
+    assert re.fullmatch(
+        r"#2 2026-11-21T20:21:\d\d granted: chat 9 member by terminal \(code\) Eve", granted.describe(by("terminal"))
+    )

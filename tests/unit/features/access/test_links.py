@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.features.access.commands import access_tools
-from bubbot.features.access.facts import LinkCode
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import (
     AccessService,
-    LinkRefusal,
 )
-from bubbot.features.access.state import ACCESS_PROJECTION, AccessState
+from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Outbound, Role
 from bubbot.stores.inmemory import InMemoryStore
@@ -72,10 +70,10 @@ class Asked:
     """Keeps the questions to the first account, and stores the fact as the outbox does."""
 
     def __init__(self, tape: TapeService) -> None:
-        self.codes: list[Cited[LinkCode]] = []
+        self.codes: list[Cited[Any]] = []
         self._tape = tape
 
-    async def __call__(self, code: Cited[LinkCode], fact: TapeEntry) -> None:
+    async def __call__(self, code: Cited[Any], fact: TapeEntry) -> None:
         self.codes.append(code)
         await self._tape.append([fact])
 
@@ -122,8 +120,6 @@ class TestLinking:
         stored = cast("Mapping[str, Any]", freeze(cast("Any", ACCESS_PROJECTION.encode(state)), "state"))
         cited = [entry for entry in entries if entry.id in set(ACCESS_PROJECTION.cited_ids(stored))]
         assert ACCESS_PROJECTION.decode(stored, cited) == state
-        old = {name: stored[name] for name in ("grants", "codes", "refusals")}
-        assert ACCESS_PROJECTION.decode(old, cited) == AccessState(state.grants, state.codes, state.refusals)
 
     async def test_after_a_restart_a_claim_can_be_declined_and_then_not_confirmed(
         self, access: AccessService, ask: Asked, tape: TapeService, clock: SteppingClock
@@ -213,7 +209,7 @@ class TestLinking:
     async def test_a_question_that_cannot_be_sent_claims_nothing(
         self, access: AccessService, tape: TapeService
     ) -> None:
-        async def fail(_code: Cited[LinkCode], _fact: TapeEntry) -> None:
+        async def fail(_code: Cited[Any], _fact: TapeEntry) -> None:
             raise ConfigError("down")
 
         code = await access.create_link_code(ANN, "test:1")
@@ -310,5 +306,18 @@ class TestCommands:
 @pytest.mark.parametrize("language", list_languages("bubbot.texts"))
 def test_every_refusal_has_a_sentence(language: str) -> None:
     texts = Texts(language)
-    for reason in get_args(LinkRefusal):
+    for reason in (
+        "malformed",
+        "unknown",
+        "used",
+        "expired",
+        "own",
+        "linked",
+        "many",
+        "wrong",
+        "often",
+        "none",
+        "alone",
+        "bot",
+    ):
         assert texts.say(f"link_{reason}")

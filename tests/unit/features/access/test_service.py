@@ -15,7 +15,6 @@ from bubbot.errors import StoreFull
 from bubbot.features.access.service import (
     AccessService,
 )
-from bubbot.features.access.state import AccessState
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role, Sender
 from bubbot.stores.inmemory import InMemoryStore
@@ -404,6 +403,8 @@ class TestTrouble:
         await access.load()  # waits for its turn
         assert access.role("chat", "42") is Role.STRANGER
 
-    def test_an_erased_fact_says_nothing(self) -> None:
-        erased = [TapeEntry("event", {}, id=number, erased=True) for number in (1, 2)]
-        assert AccessState().apply(erased) == AccessState()
+    async def test_an_erased_fact_says_nothing(self, memory_store: InMemoryStore, clock: SteppingClock) -> None:
+        await memory_store.append([Batch("bubbot/access", [TapeEntry("event", {}, erased=True)] * 2)])
+        access = opened(memory_store, clock)
+        await access.load()
+        assert access.role("chat", "42") is Role.STRANGER

@@ -75,9 +75,9 @@ def test_the_day_and_the_month_of_a_call_that_is_still_open_are_kept() -> None:
 
 def test_warnings_go_with_their_periods() -> None:
     warned = [
-        event("budget/warned", {"scope": "bot", "name": "", "period": period, "measure": "cost", "percent": 80}).with_id(
-            next(NUMBERS)
-        )
+        event(
+            "budget/warned", {"scope": "bot", "name": "", "period": period, "measure": "cost", "percent": 80}
+        ).with_id(next(NUMBERS))
         for period in ("2026-11-19", "2026-11-20", "2026-11")
     ]
     state = BudgetState().apply([*warned, fact("budget/settled", "2026-11-22")])
