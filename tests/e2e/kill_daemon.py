@@ -28,16 +28,11 @@ from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home
 from bubbot.log import setup
 from bubbot.ports.channel import (
-    AcknowledgesInteractions,
     Channel,
     ChannelEvent,
-    FetchesAttachments,
-    FindsMessages,
     MessagePart,
     Receipt,
     Receive,
-    SupportsEditing,
-    SupportsTyping,
 )
 from bubbot.server.api import Api
 from bubbot.server.local import serve_socket
@@ -87,7 +82,6 @@ class KillingChannel:
         return receipt
 
     async def edit(self, message: str, part: MessagePart) -> None:
-        assert isinstance(self._channel, SupportsEditing)
         self._killer.at("edit:before")
         await self._channel.edit(message, part)
         self._killer.at("edit:after")
@@ -95,15 +89,12 @@ class KillingChannel:
     # Powers are looked for on the object itself, so the ones used are named here.
     @property
     def edit_interval(self) -> float:
-        assert isinstance(self._channel, SupportsEditing)
         return self._channel.edit_interval
 
     async def typing(self, chat: str, thread: str) -> None:
-        assert isinstance(self._channel, SupportsTyping)
         await self._channel.typing(chat, thread)
 
     async def fetch(self, attachment: Any, limit: int) -> bytes:
-        assert isinstance(self._channel, FetchesAttachments)
         return await self._channel.fetch(attachment, limit)
 
     async def aclose(self) -> None:
@@ -119,17 +110,15 @@ class KillingFinder(KillingChannel):
         return await super().send(structs.replace(part, key="") if self.blind else part)
 
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
-        assert isinstance(self._channel, FindsMessages)
         return [] if self.blind else await self._channel.find(part, since)
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
-        assert isinstance(self._channel, AcknowledgesInteractions)
         await self._channel.dismiss(chat, thread, message)
 
 
 def killing(channel: Channel, killer: Killer, broken: str) -> Channel:
     """The channel with the points in it."""
-    if not isinstance(channel, FindsMessages):
+    if not hasattr(channel, "find"):
         return KillingChannel(channel, killer, early=broken == "early-ack")
     finder = KillingFinder(channel, killer, early=broken == "early-ack")
     finder.blind = broken == "no-find"

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.features.trace.tokens import TokenHolder, TraceTokens
 from bubbot.home import Home
-from bubbot.server.pages import Admission, PageServer
+from bubbot.server.pages import Admission
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.boundary import OWNER, SharedTape, TapeBoundary
 from bubbot.tape.entry import TapeEntry
@@ -234,11 +234,13 @@ def _admit_anybody(patch: pytest.MonkeyPatch) -> None:
     async def find(*_: object) -> Admission:
         return Admission(OWNER)
 
-    patch.setattr(PageServer, "_find", find)
+    patch.setattr("bubbot.server.pages.PageServer._find", find)
 
 
 def _sign_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TraceTokens, "read", lambda *_: TokenHolder(OWNER_NAME, 60))
+    patch.setattr(
+        "bubbot.features.trace.tokens.TraceTokens.read", lambda *_: SimpleNamespace(person=OWNER_NAME, seconds=60)
+    )
 
 
 GUARDS: Sequence[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = (

@@ -31,9 +31,7 @@ from bubbot.features.schedule.timer import JobTimer
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelEvent, Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits
-from bubbot.ports.store import LabelsWorkspace
 from bubbot.tape.entry import timestamp
-from bubbot.tape.store import TapeStore
 from tests.approving import acting_tools
 from tests.doubles import FixedClock
 from tests.e2e import inside
@@ -390,5 +388,6 @@ def _restore(real: Mapping[Any, Any]) -> None:
                     setattr(module, key, real[found])
 
 
-async def _find_workspace(store: TapeStore, home: Home) -> str:
-    return await store.workspace("golden") if isinstance(store, LabelsWorkspace) else await find_workspace(store, home)
+async def _find_workspace(store: Any, home: Home) -> str:
+    name: str = await (store.workspace("golden") if hasattr(store, "workspace") else find_workspace(store, home))
+    return name

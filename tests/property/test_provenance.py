@@ -21,7 +21,6 @@ from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.turn import Turn
 from bubbot.runtime import messages
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.fork import ForkedTape
 from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tool import READS_WEB, Tool, tool
 from tests.provenance import MEMBER, STRANGER, PageArgs, provenance_options
@@ -163,7 +162,7 @@ def test_what_is_made_of_foreign_words_says_so_in_long_talks(seed: int) -> None:
 
 def _without_steps(patch: pytest.MonkeyPatch) -> None:
     """What a step showed, and what a tool read, marks nothing."""
-    patch.setattr(ForkedTape, "raise_source", lambda _self, _source: None)
+    patch.setattr("bubbot.tape.fork.ForkedTape.raise_source", lambda _self, _source: None)
 
 
 def _without_copies_of_memory(patch: pytest.MonkeyPatch) -> None:
