@@ -50,7 +50,7 @@ class KillingChannel:
     """A channel that may end the process around what it receives and sends."""
 
     def __init__(self, channel: Channel, killer: Killer, *, early: bool) -> None:
-        self._channel = channel
+        self._channel: Any = channel
         self._killer = killer
         self._early = early
         self._late: set[asyncio.Task[None]] = set()
@@ -77,7 +77,7 @@ class KillingChannel:
 
     async def send(self, part: MessagePart) -> Receipt:
         self._killer.at("send:before")
-        receipt = await self._channel.send(part)
+        receipt: Receipt = await self._channel.send(part)
         self._killer.at("send:after")
         return receipt
 
@@ -89,16 +89,18 @@ class KillingChannel:
     # Powers are looked for on the object itself, so the ones used are named here.
     @property
     def edit_interval(self) -> float:
-        return self._channel.edit_interval
+        seconds: float = self._channel.edit_interval
+        return seconds
 
     async def typing(self, chat: str, thread: str) -> None:
         await self._channel.typing(chat, thread)
 
     async def fetch(self, attachment: Any, limit: int) -> bytes:
-        return await self._channel.fetch(attachment, limit)
+        content: bytes = await self._channel.fetch(attachment, limit)
+        return content
 
     async def aclose(self) -> None:
-        await self._channel.aclose()  # type: ignore[attr-defined]
+        await self._channel.aclose()
 
 
 class KillingFinder(KillingChannel):
@@ -110,7 +112,8 @@ class KillingFinder(KillingChannel):
         return await super().send(structs.replace(part, key="") if self.blind else part)
 
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
-        return [] if self.blind else await self._channel.find(part, since)
+        found: Sequence[str] = [] if self.blind else await self._channel.find(part, since)
+        return found
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
         await self._channel.dismiss(chat, thread, message)

@@ -108,14 +108,10 @@ async def test_what_every_step_asks_again_is_asked_of_the_store_once() -> None:
 
 
 async def test_an_append_past_the_forks_is_seen() -> None:
-    tape = service(Counting())
+    store = Counting()
+    tape = service(store)
     await tape.ensure_bootstrap_anchor()
     await answers(await tape.open_fork(), QUERIES[:1])
-    await service_of(tape).append([make.event("loop.step", {"step": 7})])
+    await service(store).append([make.event("loop.step", {"step": 7})])
     fork = await tape.open_fork()
     assert (await fork.fetch(QUERIES[:1]))[0][0].payload["data"]["step"] == 7
-
-
-def service_of(tape: TapeService) -> TapeService:
-    """Another service of the same tape."""
-    return service(tape._store)  # type: ignore[arg-type]

@@ -111,9 +111,10 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
             )
             await filler.step(indexed)
         tape = TapeService(bench.store, name, now=SteppingClock(), new_id=lambda: name, session=name)
-        plain = TapeService(InMemoryStore(), name, now=SteppingClock(), new_id=CountingIds())
+        plain_store = InMemoryStore()
+        plain = TapeService(plain_store, name, now=SteppingClock(), new_id=CountingIds())
         kept = await whole(bench.store, name)
-        await plain._store.append([Batch(name, tuple(kept))]) if not erased else None
+        await plain_store.append([Batch(name, tuple(kept))]) if not erased else None
         async with tape.fork_tape(merge_back=False) as fork:
             await fork.append(overlay)
             both = [*kept, *fork.delta]

@@ -404,7 +404,7 @@ class TestTrouble:
         assert access.role("chat", "42") is Role.STRANGER
 
     async def test_an_erased_fact_says_nothing(self, memory_store: InMemoryStore, clock: SteppingClock) -> None:
-        await memory_store.append([Batch("bubbot/access", [TapeEntry("event", {}, erased=True)] * 2)])
+        await memory_store.append([Batch("bubbot/access", (TapeEntry("event", {}, erased=True),) * 2)])
         access = opened(memory_store, clock)
         await access.load()
         assert access.role("chat", "42") is Role.STRANGER

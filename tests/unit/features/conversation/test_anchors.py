@@ -21,7 +21,8 @@ def anchors(store: TapeStore, chat: TapeService, ids: CountingIds) -> Callable[.
     async def anchors(**options: Any) -> Any:
         """The anchors of the chat, as a shell gives them to programs."""
         context = CommandContext(store, "w", SteppingClock(), ids)
-        return (await run_shell("tape anchors", context, tape=chat.name, **options)).data["anchors"]
+        told: Any = await run_shell("tape anchors", context, tape=chat.name, **options)
+        return told.data["anchors"]
 
     return anchors
 

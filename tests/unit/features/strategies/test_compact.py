@@ -302,9 +302,11 @@ class TestPointers:
         assert LONG not in str(context.messages[-1]["content"])
         assert [item["role"] for item in context.messages[-3:]] == ["user", "assistant", "tool"]
 
-    async def test_what_is_left_out_is_named_with_its_first_and_last_day(self, looked: TapeService) -> None:
+    async def test_what_is_left_out_is_named_with_its_first_and_last_day(
+        self, memory_store: InMemoryStore, looked: TapeService
+    ) -> None:
         later = TapeService(
-            looked._store,  # as after a night
+            memory_store,  # as after a night
             looked.name,
             now=lambda: datetime(2026, 11, 24, 9, tzinfo=UTC),
             new_id=CountingIds(),
