@@ -222,7 +222,25 @@ async def test_a_long_text_is_cut_and_comes_whole_in_pages(memory_store: InMemor
     first = await look(pages, "/session/long/entry/1")
     (count,) = re.findall(r"Page 1 of (\d+)", first)
     assert len(first) < 100_000
-    assert "END" in await look(pages, f"/session/long/entry/1?page={count}")
+    last = await look(pages, f"/session/long/entry/1?page={count}")
+    assert "END" in last
+    assert [await look(pages, f"/session/long/entry/1?page={number}") for number in (-5, 9_999)] == [first, last]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\n\ttext, 日本語, \U0001f469\u200d\U0001f467, a\u200fb", None),
+        ("\x00\x07\x1b[2J\r", "␀␇␛[2J␍"),
+        ("\x7f\x9b", "␡⟨U+009B⟩"),
+        ("a\u202eb\u2066c\u061cd", "a⟨U+202E⟩b⟨U+2066⟩c⟨U+061C⟩d"),
+        ("hid\U000e0041den", "hid⟨U+E0041⟩den"),
+        ("a\u2028b", "a⟨U+2028⟩b"),
+    ],
+)
+async def test_what_is_hidden_is_written_out(memory_store: InMemoryStore, text: str, shown: str | None) -> None:
+    await memory_store.append([Batch("talk", (message("user", text),))])
+    assert f">{shown or text}<" in await look(pages_of(memory_store), "/session/talk/entry/1")
 
 
 @pytest.mark.parametrize("damaged", [1, 2])
