@@ -13,7 +13,6 @@ import pytest
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.settings import load
 from bubbot.app.tapes import new_id, now, open_tapes
-from bubbot.features.schedule.commands import AddJob
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
@@ -132,7 +131,7 @@ async def planned(home: Path, session: str) -> None:
         context = CommandContext(store, workspace, now, new_id)
         add = find_command("schedule add")
         assert add is not None
-        job = AddJob(session=session, when="in 1s", prompt="use the tool")
+        job = add.args(session=session, when="in 1s", prompt="use the tool")
         await add.run(bind_context(context, add.name, load(home=home)), job)
 
 

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.errors import CommandRefused, ConfigError
-from bubbot.features.access.results import parse_role
 from bubbot.features.access.service import AccessService
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, OfferPairing, RecordOnly, Respond
 from bubbot.ports.channel import Inbound, Role, Sender
@@ -94,7 +93,7 @@ class World:
         if not self.codes:
             return
         code, channel, who = self.codes[number % len(self.codes)]
-        given = await run(self.access.approve, caller(by), code, parse_role(role))
+        given = await run(self.access.approve, caller(by), code, role)
         assert (given.channel, given.id) == (channel, who)
         assert self.may_give(by, role)
         self.codes.remove((code, channel, who))
@@ -103,10 +102,10 @@ class World:
     async def _guess(self, code: str, role: Role, by: str) -> None:
         if code not in {one[0] for one in self.codes}:
             with pytest.raises(CommandRefused):
-                await run(self.access.approve, caller(by), code, parse_role(role))
+                await run(self.access.approve, caller(by), code, role)
 
     async def _grant(self, channel: str, who: str, role: Role, by: str) -> None:
-        await run(self.access.grant, caller(by), who, channel, parse_role(role))
+        await run(self.access.grant, caller(by), who, channel, role)
         assert self.may_give(by, role, self.holds(channel, who))
         self.standing[channel, who] = role
 

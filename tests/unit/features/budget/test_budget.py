@@ -12,7 +12,6 @@ import pytest
 
 from bubbot.errors import BudgetExceeded, LeaseLost, ModelRefused, ModelUnavailable, StoreUnavailable
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
-from bubbot.features.budget.state import renewal_day
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
 from bubbot.ports.usage import BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore
@@ -268,10 +267,15 @@ async def test_a_day_is_one_of_the_deployment_and_a_new_one_begins_anew(memory_s
 
 
 @pytest.mark.parametrize(
-    ("period", "anew"), [("2026-12-31", "2027-01-01"), ("2026-12", "2027-01-01"), ("2026-01", "2026-02-01")]
+    ("limit", "day", "anew"),
+    [("day", "2026-12-31", "2027-01-01"), ("month", "2026-12-31", "2027-01-01"), ("month", "2026-01-15", "2026-02-01")],
 )
-def test_when_a_budget_begins_anew(period: str, anew: str) -> None:
-    assert renewal_day(period) == anew
+async def test_when_a_budget_begins_anew(memory_store: InMemoryStore, limit: str, day: str, anew: str) -> None:
+    clock = SteppingClock(datetime.fromisoformat(f"{day}T12:00:00+00:00"))
+    budget = await opened(memory_store, plan(**{limit: 0.0}), clock=clock)
+    with pytest.raises(BudgetExceeded) as refused:
+        await spend(budget, 1, 1)
+    assert refused.value.renews == anew
 
 
 class TestWhatIsNotKnown:

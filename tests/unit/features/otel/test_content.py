@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.otel.spans import TurnSpans
 from bubbot.ports.model import ToolCall
 from bubbot.settings.loader import ModelSettings
-from bubbot.settings.sections import ServerSettings
 from tests.fakes.otlp_server import receiver
 from tests.made_settings import make_settings
 from tests.traced import say, settings_for, traced, written
@@ -80,9 +78,7 @@ async def sent(home: Path, content: str) -> str:
             home, SCRIPT, endpoint=taken.url, content=content, headers=f"authorization=Bearer {TOKEN}"
         )
         model = ModelSettings(**{**settings.model.model_dump(), "api_key": SECRET})
-        settings = make_settings(
-            settings.section(OtelSettings), model=model, server=ServerSettings(port=0, token=SecretStr("t" * 16))
-        )
+        settings = make_settings(settings.section(OtelSettings), model=model, server={"port": 0, "token": "t" * 16})
         async with traced(settings, home) as bot:
             await bot.recover(f"stdin:{CHAT}", deliver=False)
             for text in (f"canaryask {SECRET} {TOKEN}", f"canaryerror {SECRET}"):
