@@ -31,7 +31,9 @@ def test_an_engine_without_a_key(home: Home, tmp_path: Path) -> None:
 
 @plants("web.packages_missing")
 def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bubbot.features.web.reading.list_missing_packages", lambda: ["trafilatura", "ddgs"])
+    monkeypatch.setattr(
+        "bubbot.features.web.reading.find_spec", lambda name: None if name in ("trafilatura", "ddgs") else name
+    )
     home.config.write_text("[tools.web]\nenabled = true\n")
     finding = found(check(home))["web.packages_missing"]
     assert "trafilatura, ddgs" in finding.cause

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from bubbot.features.web.client import WebError
 from bubbot.features.web.commands import web_tools
 from bubbot.features.web.feature import web_feature
-from bubbot.features.web.reading import READER_FILE, PageReader, WebResult
+from bubbot.features.web.reading import PageReader, WebResult
 from bubbot.features.web.search import (
     SearchEngine,
     brave_engine,
@@ -33,6 +33,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
 from bubbot.tool import GrantKind, GrantTarget, Tool, plan_call
 from tests.approving import approving
+from tests.docs.pages import ROOT
 from tests.e2e.test_images import PNG
 from tests.pdfs import pdf
 from tests.turns import Options, Played, calls, running, says
@@ -234,7 +235,8 @@ async def test_a_refusal_does_not_tell_what_a_name_stands_for(memory_store: InMe
 async def test_a_reader_takes_no_more_memory_than_it_may() -> None:
     code = "import runpy, sys; m = runpy.run_path(sys.argv[1]); m['set_limits'](); bytearray(2_000_000_000)"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code, str(READER_FILE)), stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", code, str(ROOT / "bubbot" / "features" / "web" / "reader.py")),
+        stderr=asyncio.subprocess.PIPE,
     )
     _, errors = await process.communicate()
     assert b"MemoryError" in errors
