@@ -272,7 +272,8 @@ async def test_a_day_is_one_of_the_deployment_and_a_new_one_begins_anew(memory_s
 )
 async def test_when_a_budget_begins_anew(memory_store: InMemoryStore, limit: str, day: str, anew: str) -> None:
     clock = SteppingClock(datetime.fromisoformat(f"{day}T12:00:00+00:00"))
-    budget = await opened(memory_store, plan(**{limit: 0.0}), clock=clock)
+    limits: dict[str, Any] = {limit: 0.0}
+    budget = await opened(memory_store, plan(**limits), clock=clock)
     with pytest.raises(BudgetExceeded) as refused:
         await spend(budget, 1, 1)
     assert refused.value.renews == anew
