@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,6 +103,22 @@ class TestReplacing:
         (root / "a.txt").chmod(0o600)
         await act("write", "a.txt", content="new", digest=shown_digest("one\ntwo\n"))
         assert (root / "a.txt").stat().st_mode & 0o777 == 0o600
+
+    @pytest.mark.parametrize("name", ["a.txt", "new.txt"])
+    async def test_a_file_that_somebody_else_changes_meanwhile_stays(
+        self, act: Act, root: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        replace = vars(sys.modules["bubbot.features.files.service"])["replace_file"]
+
+        def late(*args: object) -> None:
+            (root / name).write_text("theirs")
+            replace(*args)
+
+        monkeypatch.setattr("bubbot.features.files.service.replace_file", late)
+        given = {"digest": shown_digest("one\ntwo\n")} if name == "a.txt" else {}
+        said = await act("write", name, refused=True, content="new", **given)
+        assert "was changed meanwhile by somebody else" in said
+        assert (root / name).read_text() == "theirs"
 
     async def test_it_changes_nothing_behind_a_link(self, act: Act, root: Path) -> None:
         (root / "folder-link").symlink_to(root.parent / "secret")
