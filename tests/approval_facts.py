@@ -6,13 +6,15 @@ import itertools
 from typing import Any
 
 from bubbot.errors import ValueInvalid
+from bubbot.features.approvals.card import ApprovalCard
 from bubbot.features.approvals.decider import Decider
-from bubbot.features.approvals.facts import ApprovalAsked, ApprovalOpened, StoredCall, ToolGranted
+from bubbot.features.approvals.facts import ApprovalAsked, ApprovalDecided, ApprovalOpened, StoredCall, ToolGranted
 from bubbot.features.approvals.service import ApprovalService, asked_key, opened_key
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
 from bubbot.tool import GrantKind, GrantTarget
 from tests.doubles import CountingIds, SteppingClock
 
@@ -47,6 +49,20 @@ def make_opened(**changes: Any) -> ApprovalOpened:
         "asker_name": "", "asker_roles": (), "card": "telegram:42", "window": ("chat", 1), "digests": ("d",),
     }  # fmt: skip
     return ApprovalOpened(**{**data, **changes})
+
+
+def make_card(
+    texts: Texts, *calls: StoredCall, name: str = "", session: str = "", chat: str = "", **changes: Any
+) -> ApprovalCard:
+    """A card of these calls as people are shown it, in a chat that has to be named or in its own."""
+    opened = make_opened(asker_name=name, **({"session": session} if session else {}))
+    return ApprovalCard(make_asked(*calls, **changes), opened, texts, chat=chat)
+
+
+def make_decided(scope: str, **changes: Any) -> ApprovalDecided:
+    """Bob's answer by a button; none of the scopes is a no."""
+    verdict = "approved" if scope else "denied"
+    return ApprovalDecided("7KQ2M", "telegram:42", verdict, scope, "", "2", "Bob", "telegram", "button", **changes)
 
 
 def make_grant(**changes: Any) -> ToolGranted:

@@ -11,24 +11,28 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
+from bubbot.app.feature_settings import feature_settings
+from bubbot.app.own_features import find_part
 from bubbot.app.settings import load
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import run_checks
-from bubbot.ports.checks import Finding, HomeReader
-from bubbot.settings.loader import Settings
+from bubbot.ports.checks import Check, Finding, HomeReader
 from bubbot.stores.sqlite.store import SqliteStore, open_store
+from bubbot.tape.service import TapeService
 from tests.doubles import START, CountingSalt
 from tests.e2e import forked
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 _LOOK_SECONDS = 0.2
+_UNREAD: Any = None
 _seen: ContextVar[set[str] | None] = ContextVar("seen", default=None)
 _mended: ContextVar[set[str] | None] = ContextVar("mended", default=None)
 
@@ -56,17 +60,22 @@ def table(**values: object) -> str:
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
 
 
-def look(
-    check: Callable[[HomeReader], Awaitable[Iterable[Finding]]], home: Home, pick: Callable[[Settings], Any]
-) -> list[Finding]:
-    """What a check finds that reads settings and no tape; `pick` returns the section that it gets."""
-    unread: Any = None
-    reader = HomeReader(home.path, home.config, pick(load(home=home.path)), unread, unread, unread)
+def look(feature: str, home: Home) -> list[Finding]:
+    """What the checks of a feature find that read settings and no tape."""
+    section = feature_settings(feature, load(home=home.path))
+    return asyncio.run(_run_checks(feature, HomeReader(home.path, home.config, section, _UNREAD, _UNREAD, _UNREAD)))
 
-    async def run() -> list[Finding]:
-        return list(await check(reader))
 
-    return asyncio.run(run())
+async def look_at_tape(feature: str, tape: TapeService, settings: Any = None) -> list[Finding]:
+    """What the checks of a feature find that read tapes, of which this is the only one."""
+    utc = ZoneInfo("UTC")
+    reader = HomeReader(Path(), Path("config.toml"), settings, _UNREAD, utc, lambda _: nullcontext(tape))
+    return await _run_checks(feature, reader, of_tapes=True)
+
+
+async def _run_checks(feature: str, reader: HomeReader, *, of_tapes: bool = False) -> list[Finding]:
+    checks: Sequence[Check] = find_part(feature, "checks", "CHECKS")
+    return [finding for check in checks if check.reads_tapes is of_tapes for finding in await check.run(reader)]
 
 
 def level(findings: Iterable[Finding], wanted: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.middleware import CallNext, ModelCall
-from bubbot.ports.model import NANOS_PER_USD, ModelReply
+from bubbot.ports.model import ModelReply
 from bubbot.ports.turn import TurnResult
 from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import ANSWER, costing, facts, metering, opened, plan, read_books
@@ -40,7 +40,7 @@ async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: in
         at_once = max(at_once, len(budget.open_reservations()))
         held = [hold.nano or 0 for hold in budget.open_reservations()]
         spent = budget.spent("bot", "", budget.today()).cost_nanousd
-        assert spent + sum(held) <= limit * NANOS_PER_USD + max(held)
+        assert spent + sum(held) <= limit * 1_000_000_000 + max(held)
         await asyncio.sleep(0)
 
     options = Options(features=[metering(budget)], at_once=TURNS)
@@ -53,7 +53,7 @@ async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: in
         assert at_once >= 1
     settled, reserved = await facts(sqlite_store, "budget/settled"), await facts(sqlite_store, "budget/reserved")
     assert len(settled) == len(reserved) == answered
-    assert sum(one["nano"] for one in settled) == limit * NANOS_PER_USD
+    assert sum(one["nano"] for one in settled) == limit * 1_000_000_000
     assert (await read_books(sqlite_store)).spent == budget.state.spent
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import ChannelOptions, Inbound, MessagePart, Outbound
-from channels.terminal.stdin import MAX_KEPT_BYTES, STDIN_LINE_BYTES, create
+from channels.terminal.stdin import create
 
 WAIT = 10.0
 ROOT = Path(__file__).parents[2]
@@ -99,8 +99,8 @@ async def test_bytes_that_are_no_text_are_set_aside_and_the_next_line_is_read() 
 
 
 async def test_a_line_beyond_the_limit_is_set_aside_with_its_beginning() -> None:
-    seen, _ = await talk(b"x" * (STDIN_LINE_BYTES + 10) + b"\nfine\n" + b"y" * 2_000_000 + b"\n")
-    assert ("longer than 16 MiB" in seen[0]["reason"], seen[0]["raw"]) == (True, MAX_KEPT_BYTES)
+    seen, _ = await talk(b"x" * 16_777_226 + b"\nfine\n" + b"y" * 2_000_000 + b"\n")
+    assert ("longer than 16 MiB" in seen[0]["reason"], seen[0]["raw"]) == (True, 65_536)
     assert (seen[1]["text"], seen[2]["text"]) == ("fine", 2_000_000)
 
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from bubbot.ports.channel import MessagePart
-from channels.discord.duplicates import REQUIRED_CONFIRMATIONS, WINDOW_SECONDS, DuplicateMonitor
+from channels.discord.duplicates import DuplicateMonitor
 from tests.fakes.discord_channel import receiving
 from tests.fakes.discordapi.server import Server
 
@@ -16,7 +16,7 @@ async def test_two_programs_with_one_token_are_shown_to_each_other(caplog: pytes
     async with Server(limits=None) as server, receiving(server) as (first, heard), receiving(server) as (second, _):
         ada = server.user("Ada")
         room = server.dm(ada)
-        for number in range(REQUIRED_CONFIRMATIONS):
+        for number in range(3):
             for name, channel in (("first", first), ("second", second)):
                 await channel.send(MessagePart(str(room.id), f"{name} {number}", key=f"{name}{number}"))
         told = "another program sends messages with this bot's token"
@@ -31,7 +31,7 @@ async def test_a_bot_alone_is_not_suspected() -> None:
     async with Server(limits=None) as server, receiving(server) as (channel, heard):
         ada = server.user("Ada")
         room = server.dm(ada)
-        for number in range(2 * REQUIRED_CONFIRMATIONS):
+        for number in range(6):
             key = f"key{number}" if number % 2 else ""
             receipt = await channel.send(MessagePart(str(room.id), f"answer {number}", key=key))
             await channel.edit(receipt.external_id, MessagePart(str(room.id), f"better {number}"))
@@ -90,11 +90,11 @@ def test_what_says_nothing_of_another_program_is_not_counted(more: dict[str, obj
 def test_the_note_goes_away_when_the_other_program_does() -> None:
     found, clock = monitor()
     clock.now = 100.0
-    for number in range(REQUIRED_CONFIRMATIONS):
+    for number in range(3):
         assert found.warning == ""
         found.check_message("7", message(f"theirs{number}"))
     assert found.warning
-    clock.now += WINDOW_SECONDS + 1
+    clock.now += 601.0
     assert found.warning == ""
     found.check_message("7", message("one more"))
     assert found.warning == ""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.stores import DatabaseLoss, find_loss, open_home_store, refuse_unusable_database, unused_clock
+from bubbot.app.stores import find_loss, open_home_store, refuse_unusable_database
 from bubbot.errors import ConfigError, DatabaseLost
 from bubbot.home import Home
 from bubbot.ops.doctor.database import read_database
@@ -118,7 +118,7 @@ def refused(home: Home) -> str:
     with pytest.raises(DatabaseLost) as caught:
         asyncio.run(open_home_store(StoreSettings(), home, now=SteppingClock()))
     with pytest.raises(DatabaseLost, match="^" + re.escape(str(caught.value)) + "$"):
-        asyncio.run(open_home_store(StoreSettings(), home, now=unused_clock, readonly=True))
+        asyncio.run(open_home_store(StoreSettings(), home, now=SteppingClock(), readonly=True))
     [finding] = read_database(home, now=datetime.now(UTC), deep=True)[1]
     assert (finding.id, finding.level, finding.fix) == ("database.lost", "problem", caught.value.fix)
     assert home.database.read_bytes() == before
@@ -167,7 +167,9 @@ def test_a_new_home_whose_log_is_lost_is_no_new_home_again(tmp_path: Path) -> No
     with raw(copy.database) as conn:
         conn.execute("PRAGMA journal_mode = WAL")
     assert copy.database.stat().st_size == PAGE
-    assert find_loss(copy) == DatabaseLoss("holds nothing, and this home had one")
+    lost = find_loss(copy)
+    assert lost is not None
+    assert (lost.state, lost.newest) == ("holds nothing, and this home had one", 0)
     assert "begin with an empty one" in refused(copy)
     copy.database_mark.write_text("")  # of a version that marked no entry
     assert "begin with an empty one" in refused(copy)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import StoreTooNew, StoreUnavailable
-from bubbot.stores.sqlite import store as store_module
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.restore import verify_backup
 from bubbot.stores.sqlite.schema import MIGRATIONS, expected_triggers, migrate
@@ -185,8 +184,10 @@ async def test_a_migration_that_fails_leaves_the_database_as_it_was(
     home: Path, broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newer = (*MIGRATIONS, "CREATE TABLE fine (x);", broken)
-    monkeypatch.setattr(store_module, "MIGRATIONS", newer)
-    monkeypatch.setattr(store_module, "migrate", lambda conn, *, now: migrate(conn, now=now, migrations=newer))
+    monkeypatch.setattr("bubbot.stores.sqlite.store.MIGRATIONS", newer)
+    monkeypatch.setattr(
+        "bubbot.stores.sqlite.store.migrate", lambda conn, *, now: migrate(conn, now=now, migrations=newer)
+    )
     with pytest.raises(StoreUnavailable):
         await opened(home / "bubbot.db")
     assert dump(home / "bubbot.db") == dump(OLDEST)

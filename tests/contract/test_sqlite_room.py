@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.stores.sqlite.sizes import SHORT_WAL_BYTES, WalCheckpointer, WalLimits, wal_size
+from bubbot.stores.sqlite.sizes import WalCheckpointer, WalLimits, wal_size
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
@@ -85,8 +85,8 @@ async def until(so: Callable[[], bool]) -> None:
 
 
 async def test_the_log_stays_short_under_sustained_writes_and_is_empty_when_they_end(sqlite_store: SqliteStore) -> None:
-    assert await write(sqlite_store, 12) < 3 * SHORT_WAL_BYTES
-    await until(lambda: wal(sqlite_store) <= SHORT_WAL_BYTES)
+    assert await write(sqlite_store, 12) < 12_582_912
+    await until(lambda: wal(sqlite_store) <= 4_194_304)
 
 
 async def test_the_log_stays_bounded_where_readers_overlap_and_never_leave_it_alone(

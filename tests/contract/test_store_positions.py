@@ -8,12 +8,12 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bubbot.features.search.view import SearchView
-from bubbot.ports.store import KeepsChain, OrdersEntries, PositionedEntry
-from bubbot.stores.sqlite import text as text_module
+from bubbot.ports.store import KeepsChain, OrdersEntries
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.stores.sqlite.schema import restore_triggers
 from bubbot.stores.sqlite.store import SqliteStore, open_store
@@ -66,7 +66,7 @@ class Export:
         self.lines: list[tuple[str, int]] = []
 
     async def step(self, limit: int) -> bool:
-        page: list[PositionedEntry] = await self._store.read_after(self.checkpoint, limit)
+        page: list[Any] = await self._store.read_after(self.checkpoint, limit)
         for line in page:
             assert line.position > self.checkpoint
             self.checkpoint = line.position
@@ -153,7 +153,7 @@ async def test_a_deployment_head_of_earlier_is_found_again(store: TapeStore) -> 
 async def test_the_index_counts_entries_and_finds_them_past_gaps(
     gappy_sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_module, "NEWEST_ENTRIES", 0)
+    monkeypatch.setattr("bubbot.stores.sqlite.text.NEWEST_ENTRIES", 0)
     store = gappy_sqlite_store
     assert (await store.count_entries(), await store.newest_position()) == (10, 50)
     filler = Indexer(store)

@@ -23,7 +23,7 @@ from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart
 from bubbot.runtime.router import holds_command
 from bubbot.server.api import Api
-from bubbot.server.completions import TAINTED_HEADER, Completions
+from bubbot.server.completions import Completions
 from bubbot.server.network import NetworkSettings, serve_network
 from bubbot.server.remote import RemoteChannel
 from bubbot.settings.loader import ModelSettings
@@ -95,7 +95,7 @@ async def complete(port: int, *, stream: bool, text: str = "read http://x.org/")
         aiohttp.ClientSession(headers=headers) as session,
         session.post(f"http://127.0.0.1:{port}/v1/chat/completions", json=body) as answer,
     ):
-        text, is_told = await answer.text(), answer.headers.get(TAINTED_HEADER) == "true"
+        text, is_told = await answer.text(), answer.headers.get("X-Bubbot-Tainted") == "true"
     if not stream:
         return json.loads(text)["choices"][0]["message"]["content"], is_told
     chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]

@@ -7,7 +7,6 @@ import pytest
 from bubbot.errors import AnchorNotFound, EntryNotFound, TapeConflict, TapeError
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, thaw
-from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.query import OpeningAnchor, TapeQuery
 from bubbot.tape.store import ResetBatch, TapeStore
 from tests.tapes import batch, note, notes, texts, whole
@@ -71,7 +70,7 @@ async def test_an_erasure_of_more_ranges_than_a_fact_holds_has_further_facts_on_
     also = (("inbox", tuple(range(1, 500, 2))),)
     await store.reset("tape", ResetBatch("old", erase=True, erase_also=also), [ERASED])
     assert [entry.id for entry in await whole(store, "inbox") if entry.erased] == list(range(1, 500, 2))
-    further = [fact.payload["data"]["covers"]["inbox"] for fact in await whole(store, HOME_TAPE)]
+    further = [fact.payload["data"]["covers"]["inbox"] for fact in await whole(store, "bubbot/home")]
     assert [len(spans) for spans in further] == [100, 51]
 
 
@@ -80,7 +79,7 @@ async def test_blobs_go_with_a_fact_on_the_tape_of_the_home_that_names_them(stor
     await store.append([notes("a")])
     digests = sorted([await store.put_blob("tape", b"x"), await store.put_blob("tape", b"y")])
     await store.reset("tape", ResetBatch("old", erase=True), [ERASED])
-    (fact,) = await whole(store, HOME_TAPE)
+    (fact,) = await whole(store, "bubbot/home")
     data = {"tape": "old", "digests": digests, "reason": "erased"}
     assert thaw(fact.payload) == {"name": "blob/removed", "data": data}
 

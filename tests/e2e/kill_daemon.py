@@ -28,16 +28,11 @@ from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home
 from bubbot.log import setup
 from bubbot.ports.channel import (
-    AcknowledgesInteractions,
     Channel,
     ChannelEvent,
-    FetchesAttachments,
-    FindsMessages,
     MessagePart,
     Receipt,
     Receive,
-    SupportsEditing,
-    SupportsTyping,
 )
 from bubbot.server.api import Api
 from bubbot.server.local import serve_socket
@@ -55,7 +50,7 @@ class KillingChannel:
     """A channel that may end the process around what it receives and sends."""
 
     def __init__(self, channel: Channel, killer: Killer, *, early: bool) -> None:
-        self._channel = channel
+        self._channel: Any = channel
         self._killer = killer
         self._early = early
         self._late: set[asyncio.Task[None]] = set()
@@ -82,12 +77,11 @@ class KillingChannel:
 
     async def send(self, part: MessagePart) -> Receipt:
         self._killer.at("send:before")
-        receipt = await self._channel.send(part)
+        receipt: Receipt = await self._channel.send(part)
         self._killer.at("send:after")
         return receipt
 
     async def edit(self, message: str, part: MessagePart) -> None:
-        assert isinstance(self._channel, SupportsEditing)
         self._killer.at("edit:before")
         await self._channel.edit(message, part)
         self._killer.at("edit:after")
@@ -95,19 +89,18 @@ class KillingChannel:
     # Powers are looked for on the object itself, so the ones used are named here.
     @property
     def edit_interval(self) -> float:
-        assert isinstance(self._channel, SupportsEditing)
-        return self._channel.edit_interval
+        seconds: float = self._channel.edit_interval
+        return seconds
 
     async def typing(self, chat: str, thread: str) -> None:
-        assert isinstance(self._channel, SupportsTyping)
         await self._channel.typing(chat, thread)
 
     async def fetch(self, attachment: Any, limit: int) -> bytes:
-        assert isinstance(self._channel, FetchesAttachments)
-        return await self._channel.fetch(attachment, limit)
+        content: bytes = await self._channel.fetch(attachment, limit)
+        return content
 
     async def aclose(self) -> None:
-        await self._channel.aclose()  # type: ignore[attr-defined]
+        await self._channel.aclose()
 
 
 class KillingFinder(KillingChannel):
@@ -119,17 +112,16 @@ class KillingFinder(KillingChannel):
         return await super().send(structs.replace(part, key="") if self.blind else part)
 
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
-        assert isinstance(self._channel, FindsMessages)
-        return [] if self.blind else await self._channel.find(part, since)
+        found: Sequence[str] = [] if self.blind else await self._channel.find(part, since)
+        return found
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
-        assert isinstance(self._channel, AcknowledgesInteractions)
         await self._channel.dismiss(chat, thread, message)
 
 
 def killing(channel: Channel, killer: Killer, broken: str) -> Channel:
     """The channel with the points in it."""
-    if not isinstance(channel, FindsMessages):
+    if not hasattr(channel, "find"):
         return KillingChannel(channel, killer, early=broken == "early-ack")
     finder = KillingFinder(channel, killer, early=broken == "early-ack")
     finder.blind = broken == "no-find"

@@ -19,7 +19,6 @@ from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
 from bubbot.ports.store import require_chain
-from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -112,7 +111,7 @@ class Bench:
         return {
             entry.payload["data"]["text"]
             for entry in facts
-            if entry.name == "inbox/received" and cut_off[entry.id] == MAX_ATTEMPTS
+            if entry.name == "inbox/received" and cut_off[entry.id] == 2
         }
 
     def _people(self, messages: Sequence[str], given_up: Collection[str]) -> list[str]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
-from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 from tests.e2e.daemon import WAIT, Daemon, configure, started
@@ -260,7 +259,7 @@ def entry_given_up(inbox: Sequence[TapeEntry]) -> Counter[int]:
     cut = Counter(
         one for entry in inbox if entry.name == "inbox/interrupted" for one in entry.payload["data"]["inbounds"]
     )
-    return Counter({one: 1 for one, count in cut.items() if count >= MAX_ATTEMPTS})
+    return Counter({one: 1 for one, count in cut.items() if count >= 2})
 
 
 def _waits(inbox: Sequence[TapeEntry]) -> bool:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bubbot.app.tapes import now, open_tapes, tape_service
-from bubbot.features.access.service import ACCESS_TAPE, AccessService
+from bubbot.features.access.service import AccessService
 from bubbot.home import Home
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Sender
@@ -41,7 +41,7 @@ def given_code(home: Path, who: str, name: str) -> str:
     async def pair() -> str | None:
         async with open_tapes(Home(home), write=True) as (store, _):
             made = AccessService(
-                tape_service(store, ACCESS_TAPE), now=now, random=os.urandom, configured={"chat": ListedPeople()}
+                tape_service(store, "bubbot/access"), now=now, random=os.urandom, configured={"chat": ListedPeople()}
             )
             return await made.create_code(Sender(who, name), "chat", who)
 

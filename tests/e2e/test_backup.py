@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.home import Home
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.restore import verify_backup
 from bubbot.stores.sqlite.schema import MIGRATIONS
@@ -197,7 +196,7 @@ def test_a_restore_that_cannot_mark_the_home_puts_no_database_there(
     fine(home, "ask", "newest")
     (home / "bubbot.db").write_bytes(older)
     with monkeypatch.context() as patched:
-        patched.setattr(Home, "mark_database", lambda *_: None)  # a full disk
+        patched.setattr("bubbot.home.Home.mark_database", lambda *_: None)  # a full disk
         failed = run(home, "restore", copy)
     assert (failed.returncode, "had-database cannot be written" in sentence(failed)) == (2, True)
     assert not (home / "bubbot.db").exists()

@@ -16,7 +16,6 @@ from bubbot.app.tapes import open_tapes
 from bubbot.errors import StoreUnavailable
 from bubbot.features.usage import chart
 from bubbot.home import Home
-from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.tape.query import TapeQuery
 from tests.e2e import bot, forked, inside
 from tests.e2e.daemon import WAIT, configured, running
@@ -40,7 +39,7 @@ async def on_tape(home: Path, name: str) -> list[Any]:
     """The data of the facts of this name, read beside whatever runs; none while the database is being made."""
     with suppress(StoreUnavailable):
         async with open_tapes(Home(home)) as (store, _):
-            found = (await store.fetch([TapeQuery(BUDGET_TAPE, names=(name,))]))[0]
+            found = (await store.fetch([TapeQuery("bubbot/budget", names=(name,))]))[0]
         return [entry.payload["data"] for entry in found]
     return []
 

@@ -12,7 +12,7 @@ from bubbot.app.settings import load
 from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.limits import budget_limits
 from bubbot.features.budget.settings import BudgetSettings
-from bubbot.ports.model import NANOS_PER_USD, Model, ModelOptions
+from bubbot.ports.model import Model, ModelOptions
 from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import facts, metering, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
@@ -55,7 +55,7 @@ async def test_many_turns_at_once_overspend_by_one_call_at_most(sqlite_store: Sq
             async with asyncio.timeout(3 * WAIT):
                 results = [await one for one in futures]
         await budget.wait_written()
-        costs = [one["nano"] / NANOS_PER_USD for one in await facts(sqlite_store, "budget/settled")]
+        costs = [one["nano"] / 1_000_000_000 for one in await facts(sqlite_store, "budget/settled")]
         answered = [one for one in results if one.status == "answered"]
         assert len(server.requests) == len(answered) == len(costs)
         assert LIMIT <= sum(costs) < LIMIT + max(costs)

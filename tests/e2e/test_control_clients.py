@@ -18,7 +18,7 @@ from bubbot import errors
 from bubbot.errors import BubbotError
 from bubbot.home import Home, WriterLock
 from bubbot.ports.channel import Inbound, Sender
-from bubbot.server.protocol import CHAT_PATH, PROTOCOL, PROTOCOL_HEADER, encode
+from bubbot.server.protocol import encode
 from tests.e2e import bot, forked, inside
 from tests.e2e.bot import environment, sentence
 from tests.e2e.test_control import daemon, entries, receipts
@@ -81,8 +81,8 @@ def address(home: Path) -> str:
 async def client(home: Path) -> AsyncIterator[Client]:
     """A chat with the daemon of this home, which ends without a word."""
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(address(home))) as session:
-        headers = {PROTOCOL_HEADER: str(PROTOCOL)}
-        socket = await session.ws_connect(f"http://x{CHAT_PATH}", headers=headers, max_msg_size=0)
+        headers = {"Bubbot-Protocol": "3"}
+        socket = await session.ws_connect("http://x/api/chat", headers=headers, max_msg_size=0)
         yield Client(socket)
     # Sends nothing more. Without it aiohttp complains as soon as the collector comes to the connection before the response.
     await socket.close()
@@ -241,7 +241,7 @@ async def told(home: Path, pieces: Sequence[bytes], expected: bytes) -> bytes:
         writer.transport.abort()
 
 
-HEAD = f"POST /api/do/status HTTP/1.1\r\nHost: x\r\n{PROTOCOL_HEADER}: {PROTOCOL}\r\n".encode()
+HEAD = b"POST /api/do/status HTTP/1.1\r\nHost: x\r\nBubbot-Protocol: 3\r\n"
 
 
 @pytest.mark.sampled(3)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.features.otel.names import Name
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.entry import Kind, TapeEntry
 from tests.e2e.daemon import WAIT, Daemon, started
@@ -185,8 +184,12 @@ async def test_a_turn_that_runs_again_is_a_trace_of_its_own_that_leads_to_the_fi
         figures = await settle(talk, taken)
     assert (figures.lost, figures.doubled, figures.turns) == (0, 0, 2)
     first, second = sorted(taken.roots, key=lambda span: span.start)
-    assert (first[Name.STATUS], second[Name.STATUS], second[Name.ATTEMPT]) == ("interrupted", "answered", 2)
+    assert (first["bubbot.turn.status"], second["bubbot.turn.status"], second["bubbot.turn.attempt"]) == (
+        "interrupted",
+        "answered",
+        2,
+    )
     assert second.links == ((first.trace, first.id),)
     calls = [span for span in taken.named("execute_tool") if span.trace == first.trace]
-    assert [span[Name.ERROR] for span in calls] == ["not_finished", "not_finished"]
+    assert [span["error.type"] for span in calls] == ["not_finished", "not_finished"]
     assert first.end <= second.start, "it lasted as long as what it did, not until it was found"

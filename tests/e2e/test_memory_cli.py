@@ -159,6 +159,8 @@ def test_the_memory_of_a_person_and_of_the_workspace_is_changed_as_that_of_a_ses
         (("forget", "--workspace"), "the text is missing"),
         (("restore", "--workspace"), "the version is missing"),
         (("restore", "--workspace", "x"), "'x' is not the number of a version"),
+        (("show", "default", "--as-of", "0"), "'0' is not the number of an entry"),
+        (("show", "default", "--as-of", "1.5"), "'1.5' is not the number of an entry"),
         (("import", "--workspace"), "the path is missing"),
         (("save", "--workspace", "default", "x"), "name a session such as default, or --user"),
     ],

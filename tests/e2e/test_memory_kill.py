@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.features.memory.scopes import user_tape
 from tests.e2e.kill_harness import KILLED, Bench, damage, default_session_tape
 
-OWN = user_tape(("stdin", "0"))
+OWN = "bubbot/memory/user/a5e8efa66259803e9cc0eb0783201102"
 SCRIPT = {
     "default": [
         {

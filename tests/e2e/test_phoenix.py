@@ -12,7 +12,6 @@ import pytest
 from bubbot.features.otel import names
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.encoding import encode_turn
-from bubbot.features.otel.names import Name
 from bubbot.features.otel.spans import TurnSpans
 from bubbot.tape.query import TapeQuery
 from tests.e2e.phoenix import (
@@ -40,7 +39,7 @@ def phoenix_missing(request: pytest.FixtureRequest) -> None:
 def test_the_names_of_openinference_are_those_that_phoenix_reads() -> None:
     (file,) = phoenix_folder().glob("lib/python*/site-packages/openinference/semconv/trace/__init__.py")
     known = {node.value for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Constant)}
-    ours = {str(name) for name in Name if not name.startswith(("bubbot.", "gen_ai.", "error."))}
+    ours = {str(name) for name in names.Name if not name.startswith(("bubbot.", "gen_ai.", "error."))}
     assert ours - known == set()
     assert {names.AGENT_KIND, names.STEP_KIND, names.TOOL_KIND} <= known
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.stores import inmemory
+from tests.docs.pages import ROOT
 from tests.e2e.bot import entries, run, said, sentence
 from tests.e2e.daemon import running
 from tests.e2e.test_control import until
@@ -388,7 +388,7 @@ class TestContextStrategy:
 
 class TestStore:
     def test_a_copy_of_the_store_in_memory_holds_the_tapes(self, home: Path, tmp_path: Path) -> None:
-        copied = Path(inmemory.__file__).read_text(encoding="utf-8")
+        copied = (ROOT / "bubbot" / "stores" / "inmemory.py").read_text(encoding="utf-8")
         memory = package(tmp_path, "bubbot.stores", "copied", "open_store", copied_store=STORE, copied_inmemory=copied)
         chosen = {**memory, "BUBBOT_STORE__KIND": "copied", "BUBBOT_STORE__ADDRESS": "here"}
         answers = said(home, "hello", ",search hello", ",status", env=chosen)

@@ -13,8 +13,6 @@ import pytest
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.settings import load
 from bubbot.app.tapes import new_id, now, open_tapes
-from bubbot.features.schedule.arguments import AddJobToChatArgs
-from bubbot.features.schedule.facts import SCHEDULE_TAPE
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
@@ -133,7 +131,7 @@ async def planned(home: Path, session: str) -> None:
         context = CommandContext(store, workspace, now, new_id)
         add = find_command("schedule add")
         assert add is not None
-        job = AddJobToChatArgs(session=session, when="in 1s", prompt="use the tool")
+        job = add.args(session=session, when="in 1s", prompt="use the tool")
         await add.run(bind_context(context, add.name, load(home=home)), job)
 
 
@@ -171,7 +169,7 @@ async def settled(home: Path, daemon: Daemon, server: Server) -> None:
 
 
 async def faults(home: Path, room: Gathering, *, twice: bool) -> list[str]:
-    schedule, inbox = await entries_of(home, SCHEDULE_TAPE), await entries_of(home, inbox_tape("telegram"))
+    schedule, inbox = await entries_of(home, "bubbot/schedule"), await entries_of(home, inbox_tape("telegram"))
     outbox = await entries_of(home, outbox_tape("telegram"))
     counts = Counter((one.name or "").rpartition("/")[2] for one in (*schedule, *inbox, *outbox))
     wanted = {"added": 1, "fired": 1, "ran": 1, "over": 1, "received": 1, "done": 1, "intent": 1, "receipt": 1}

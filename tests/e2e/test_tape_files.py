@@ -15,11 +15,9 @@ from typing import Any, cast
 import pytest
 
 from bubbot.app.tapes import open_tapes
-from bubbot.cli.tape import command as tape_command
 from bubbot.cli.tape.change import ImportTape, import_tape
 from bubbot.errors import TapeCorrupt
 from bubbot.home import Home
-from bubbot.runtime.model_choice import SWITCHED
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -87,7 +85,7 @@ def test_imported_facts_of_another_form_end_no_chat(tmp_path: Path) -> None:
     for place, data in enumerate(payloads):
         facts = [
             {"id": number, "kind": "event", "payload": {"name": name, **data}, "meta": {}, "date": "2026-11-21"}
-            for number, name in enumerate(("loop.step", SWITCHED), 1)
+            for number, name in enumerate(("loop.step", "model/switched"), 1)
         ]
         file = tmp_path / "a.jsonl"
         file.write_text("".join(json.dumps(fact) + "\n" for fact in facts))
@@ -372,7 +370,7 @@ def test_a_tape_is_shown_the_same_by_pages(
         read.extend(map(len, found))
         return found
 
-    monkeypatch.setattr(tape_command, "PAGE_ENTRIES", 2)
+    monkeypatch.setattr("bubbot.cli.tape.command.PAGE_ENTRIES", 2)
     monkeypatch.setattr(SqliteStore, "fetch", counted)
     assert fine(home, *command) == whole != ""
     assert max(read) <= 3

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from bubbot.app.panels import load_panels, open_boundary
-from bubbot.features.search import panels as search_panels
 from bubbot.home import Home
 from bubbot.panel import PanelQuery
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
@@ -150,7 +149,7 @@ async def test_anchors_are_a_graph_whose_nodes_lead_to_entries(home: Path) -> No
 
 
 async def test_search_finds_in_all_tapes_some_at_a_time(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_panels, "TAPES_PER_PAGE", 3)
+    monkeypatch.setattr("bubbot.features.search.panels.TAPES_PER_PAGE", 3)
     async with looking(home) as owner:
         chats, cursor = set(), ""
         while True:

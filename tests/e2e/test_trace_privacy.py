@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.features.access.state import AccessState
-from bubbot.features.replay.facts import REPLAY_TAPE
-from bubbot.features.trace import pages as trace_pages
-from bubbot.features.trace import request as trace_request
-from bubbot.features.trace.tokens import TokenHolder, TraceTokens
 from bubbot.home import Home
-from bubbot.server.pages import Admission, PageServer
+from bubbot.server.pages import Admission
 from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.boundary import OWNER, SharedTape, TapeBoundary
 from bubbot.tape.entry import TapeEntry
@@ -118,7 +114,7 @@ async def replays(home: Path) -> list[str]:
     """The ids of all replays."""
     store = await open_readonly(Home(home).database)
     try:
-        facts = (await store.fetch([TapeQuery(REPLAY_TAPE)]))[0]
+        facts = (await store.fetch([TapeQuery("bubbot/replay")]))[0]
         return [str(entry.payload["data"]["id"]) for entry in facts]
     finally:
         await store.aclose()
@@ -163,7 +159,7 @@ async def test_an_auditor_sees_the_granted_chat_and_nothing_else(site: TraceSite
     assert seen.words - granted == set()
     own = (await words_of_tapes(site.home))[tape_of(site.home, AUDITED.session)]
     assert own - seen.words == set()
-    replayed = (await words_of_tapes(site.home))[REPLAY_TAPE]
+    replayed = (await words_of_tapes(site.home))["bubbot/replay"]
     assert replayed & granted - own, "what only a replay of the granted chat holds"
     assert replayed & granted - seen.words == set()
     assert replayed - granted, "what only a replay of another chat holds"
@@ -193,7 +189,7 @@ def _show_every_replay(patch: pytest.MonkeyPatch) -> None:
     async def keep(
         self: TapeBoundary, shared: SharedTape, tape: str, entries: Sequence[TapeEntry], depth: int = 0
     ) -> Any:
-        return list(entries) if tape == REPLAY_TAPE else await filter_facts(self, shared, tape, entries, depth)
+        return list(entries) if tape == "bubbot/replay" else await filter_facts(self, shared, tape, entries, depth)
 
     patch.setattr(TapeBoundary, "_filter", keep)
 
@@ -222,27 +218,29 @@ def _share_every_tape(patch: pytest.MonkeyPatch) -> None:
 
 
 def _show_prompts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trace_request, "may_see_system", lambda *_: True)
+    patch.setattr("bubbot.features.trace.request.may_see_system", lambda *_: True)
 
 
 def _open_blobs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trace_pages, "_may_open_blobs", lambda *_: True)
+    patch.setattr("bubbot.features.trace.pages._may_open_blobs", lambda *_: True)
 
 
 def _grant_everything(patch: pytest.MonkeyPatch) -> None:
     everything = frozenset({AUDITED.session, OTHER.session, OWNER_CHAT.session, GROUP.session})
-    patch.setattr(AccessState, "audited_sessions", lambda *_: everything)
+    patch.setattr("bubbot.features.access.state.AccessState.audited_sessions", lambda *_: everything)
 
 
 def _admit_anybody(patch: pytest.MonkeyPatch) -> None:
     async def find(*_: object) -> Admission:
         return Admission(OWNER)
 
-    patch.setattr(PageServer, "_find", find)
+    patch.setattr("bubbot.server.pages.PageServer._find", find)
 
 
 def _sign_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TraceTokens, "read", lambda *_: TokenHolder(OWNER_NAME, 60))
+    patch.setattr(
+        "bubbot.features.trace.tokens.TraceTokens.read", lambda *_: SimpleNamespace(person=OWNER_NAME, seconds=60)
+    )
 
 
 GUARDS: Sequence[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = (

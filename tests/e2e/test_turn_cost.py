@@ -15,8 +15,6 @@ import pytest
 
 from benchmarks.bench import tapes
 from benchmarks.bench.talk import WITH_TOOLS, Talk, talking
-from bubbot.runtime.context import selectors
-from bubbot.stores.sqlite import writer
 from bubbot.stores.sqlite.connections import HeldConnection
 from bubbot.stores.sqlite.transaction import Transaction
 from bubbot.tape.entry import JsonObject, Kind, canonical
@@ -30,7 +28,7 @@ they are collected in."""
 @pytest.fixture
 async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Talk]:
     """A bot in the middle of a conversation. However slow the machine is, what waits for company gets it."""
-    monkeypatch.setattr(writer, "ALONG", 600.0)
+    monkeypatch.setattr("bubbot.stores.sqlite.writer.ALONG", 600.0)
     await tapes.build(tmp_path / "home", 200)
     async with talking(tmp_path / "home") as begun:
         await begun.new_window()
@@ -69,7 +67,7 @@ def counted(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     monkeypatch.setattr(HeldConnection, "exclusive", exclusive)
     for ask in asked:
         monkeypatch.setattr(aiosqlite.Connection, ask.__name__, count(ask))
-    monkeypatch.setattr(selectors, "canonical", writing)
+    monkeypatch.setattr("bubbot.runtime.context.selectors.canonical", writing)
     return seen
 
 

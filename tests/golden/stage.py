@@ -28,13 +28,10 @@ from bubbot.app.own_features import settings_schema
 from bubbot.app.reload import Reloader
 from bubbot.app.stores import find_workspace
 from bubbot.features.schedule.timer import JobTimer
-from bubbot.gateway import live
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelEvent, Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits
-from bubbot.ports.store import LabelsWorkspace
 from bubbot.tape.entry import timestamp
-from bubbot.tape.store import TapeStore
 from tests.approving import acting_tools
 from tests.doubles import FixedClock
 from tests.e2e import inside
@@ -242,7 +239,7 @@ class Stage:
         with (
             self.fixed(),
             patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: platforms[name]),
-            patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 1_000.0),
+            patch("bubbot.gateway.live.FIRST_MESSAGE_DELAY_SECONDS", 1_000.0),
         ):
             async with open_daemon(chosen, Home(self.home), wrappers=wrappers) as self.daemon:
                 await self.daemon.bot.recover_all()
@@ -323,7 +320,7 @@ class Stage:
         self.sent.clear()
         self.has_previews = True
         try:
-            with patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 0.0):
+            with patch("bubbot.gateway.live.FIRST_MESSAGE_DELAY_SECONDS", 0.0):
                 return await self.say(chat, text)
         finally:
             self.has_previews = False
@@ -391,5 +388,6 @@ def _restore(real: Mapping[Any, Any]) -> None:
                     setattr(module, key, real[found])
 
 
-async def _find_workspace(store: TapeStore, home: Home) -> str:
-    return await store.workspace("golden") if isinstance(store, LabelsWorkspace) else await find_workspace(store, home)
+async def _find_workspace(store: Any, home: Home) -> str:
+    name: str = await (store.workspace("golden") if hasattr(store, "workspace") else find_workspace(store, home))
+    return name

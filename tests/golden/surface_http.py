@@ -11,7 +11,6 @@ import aiohttp
 
 from bubbot.cli.run.server import serve
 from bubbot.home import Home
-from bubbot.server.protocol import COMMAND_PATH, PROTOCOL, PROTOCOL_HEADER
 from tests.golden.surface_stage import GoldenStage, fixed_world, golden_stage
 
 CALLS = """
@@ -111,6 +110,6 @@ async def record_http(folder: Path) -> dict[str, Any]:
 
 
 async def _post(client: aiohttp.ClientSession, body: object) -> dict[str, Any]:
-    headers = {PROTOCOL_HEADER: str(PROTOCOL)}
-    async with client.post(f"http://bot{COMMAND_PATH}command", json=body, headers=headers) as response:
+    headers = {"Bubbot-Protocol": "3"}
+    async with client.post("http://bot/api/do/command", json=body, headers=headers) as response:
         return {"status": response.status, "body": json.loads(await response.text())}

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from bubbot.app import tapes
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
@@ -25,7 +24,6 @@ from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
-from bubbot.ports.settings import ChangesSettings, SettingsSection
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import Kind, timestamp
@@ -102,7 +100,7 @@ class FixedRandom:
 def fixed_world() -> Iterator[FixedClock]:
     """Give this process a clock and random bytes that are the same in every run."""
     clock = FixedClock()
-    with patch.object(tapes, "datetime", clock), patch.object(os, "urandom", FixedRandom()):
+    with patch("bubbot.app.tapes.datetime", clock), patch.object(os, "urandom", FixedRandom()):
         yield clock
 
 
@@ -247,8 +245,8 @@ async def golden_stage(
     clock: FixedClock,
     *,
     tools: Sequence[Tool] = (),
-    running: ChangesSettings | None = None,
-    sections: Sequence[SettingsSection] = (),
+    running: Any = None,
+    sections: Sequence[Any] = (),
 ) -> AsyncIterator[GoldenStage]:
     """Open the bot in a home, in `fixed_world`.
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from bubbot.app import bot as bot_module
 from bubbot.app.own_features import own_sections
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import Args, write_given
@@ -110,7 +109,7 @@ def _captured_toolbox() -> Iterator[list[Toolbox]]:
         made.append(built[1])
         return built
 
-    with patch.object(bot_module, "build_session_deps", capture):
+    with patch("bubbot.app.bot.build_session_deps", capture):
         yield made
 
 

@@ -28,7 +28,7 @@ from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.store import TapeStore
-from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
+from bubbot.texts import OUTCOME_UNKNOWN
 from bubbot.tool import READS_OWN, Tool, tool
 from tests.doubles import SteppingClock
 from tests.turns import WAIT, Bench, Options, Replying, running
@@ -97,7 +97,10 @@ def plays(tree: Node, chance: random.Random) -> Replying:
         results = {message["tool_call_id"]: message["content"] for message in after if message["role"] == "tool"}
         for message in after:
             if calls := message.get("tool_calls"):
-                done += not any(results[call["id"]] in (OUTCOME_UNKNOWN, NOT_RUN) for call in calls)
+                done += not any(
+                    results[call["id"]] in (OUTCOME_UNKNOWN, "not run: the turn was cut off before this call began")
+                    for call in calls
+                )
         usage = Usage(10, 5)
         if done < len(steps):
             calls = tuple(

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from bubbot.errors import EntryNotFound
 from bubbot.ports.model import ModelRequest
 from bubbot.runtime.compose import embed_images
-from bubbot.runtime.context.attachments import MAX_IMAGE_BYTES
 from bubbot.runtime.context.selectors import MessageStyle, select_messages
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind, TapeEntry
@@ -24,9 +23,7 @@ def image(data: bytes, name: str, claimed: int | None) -> dict[str, Any]:
     return part | ({"size": len(data) if claimed is None else claimed})
 
 
-IMAGES = st.builds(
-    image, st.binary(min_size=1, max_size=60), TEXT, st.sampled_from([None, None, None, MAX_IMAGE_BYTES + 1])
-)
+IMAGES = st.builds(image, st.binary(min_size=1, max_size=60), TEXT, st.sampled_from([None, None, None, 3_750_001]))
 FILES = st.builds(
     lambda data, name, text: {"type": "file", "digest": blob_digest(data), "name": name, "size": len(data)}
     | ({} if text is None else {"text": text, "characters": len(text) + 5}),

@@ -13,9 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.features.strategies.facts import CUT
 from bubbot.ports.model import ModelRequest
-from bubbot.runtime import compose
 from bubbot.runtime.compose import narrow_view
 from bubbot.runtime.context.selectors import MessageStyle, select_messages
 from bubbot.runtime.context.strategy import ModelContext
@@ -66,7 +64,7 @@ ENTRY = st.one_of(
     st.tuples(st.just("message"), MESSAGE),
     st.tuples(st.sampled_from(["tool_call", "tool_result"]), optional(calls=JUNK, results=JUNK, content=JUNK)),
     st.builds(lambda data: ("event", {"name": "correction", "data": data}), DATA),
-    st.builds(lambda data: ("event", {"name": CUT, "data": data}), CUTS | JUNK),
+    st.builds(lambda data: ("event", {"name": "context/cut", "data": data}), CUTS | JUNK),
     st.just(("anchor", {"name": "phase/x", "state": {"summary": "s"}})),
     st.just(("anchor", {"name": "phase/x"})),
     st.builds(lambda spans: ("anchor", {"name": "phase/y", "state": None, "recalls": spans}), st.lists(st.lists(st.integers(0, 12), max_size=2), max_size=2)),
@@ -113,7 +111,7 @@ LATE = on_tape(
     asks("a"),
     TapeEntry("message", {"role": "user", "content": "next"}),
     gives(("a", "late")),
-    event(CUT, {"from": 4}),
+    event("context/cut", {"from": 4}),
     TapeEntry("message", {"role": "user", "content": "last"}),
 )
 
@@ -193,12 +191,12 @@ def test_what_a_window_has_no_room_for_need_not_be_read(
 ) -> None:
     view = ContextView(selector, style, budget, fork=fork, strategies=OWN_STRATEGIES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compose, "SHORT_WINDOW", 0)
-        patch.setattr(compose, "PAGE_ENTRIES", 2)
+        patch.setattr("bubbot.runtime.compose.SHORT_WINDOW", 0)
+        patch.setattr("bubbot.runtime.compose.PAGE_ENTRIES", 2)
         narrow = asyncio.run(narrow_view(cast("TapeHandle", EvaluatedTape(entries)), view))
     whole = context_of(entries, view)
     assert context_of(entries, narrow) == whole
-    if narrow.spans and not any(entry.name == CUT for entry in entries):
+    if narrow.spans and not any(entry.name == "context/cut" for entry in entries):
         assert whole.facts  # what is left out unread is always recorded, so that the next request extends this one
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bubbot.errors import BubbotError, TapeConflict
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.anchor import SESSION_START, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, canonical, event
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window, ZoneSlice
@@ -118,7 +118,7 @@ class Pair:
         fact = event("tape/archived" if archive else "tape/erased", data)
         if not again:
             await self.plain_store.reset(self.plain.name, ResetBatch("old"), [entry.with_id(0) for entry in delta])
-            await self.plain.append([anchor(SESSION_START, {"owner": "human"}), fact])
+            await self.plain.append([anchor("session/start", {"owner": "human"}), fact])
         elif self.erase and not erased:
             await self.plain.append([fact])
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import EntryInvalid
-from bubbot.tape.entry import MIN_PACKED_CHARS, PackedObject, TapeEntry, canonical, encode, freeze, thaw
+from bubbot.tape.entry import PackedObject, TapeEntry, canonical, encode, freeze, thaw
 
 TEXTS = st.text(max_size=6)  # has no lone surrogates
 LEAVES = (
@@ -75,7 +75,7 @@ def test_the_texts_of_a_stamped_entry_are_those_of_its_values(
 
 @given(VALUES, VALUES)
 def test_a_packed_event_reads_the_same(data: dict[str, Any], meta: dict[str, Any]) -> None:
-    for filling, is_packed in (("x" * MIN_PACKED_CHARS, True), ("", False)):
+    for filling, is_packed in (("x" * 600, True), ("", False)):
         payload = {"name": "loop.step", "data": data, "filling": filling}
         entry, twin = TapeEntry("event", payload, meta, id=7), TapeEntry("event", payload, meta, id=7)
         texts = entry.take_texts()

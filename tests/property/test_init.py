@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from zoneinfo import available_timezones
 
 import pytest
@@ -19,7 +20,7 @@ from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding import answers
 from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
-from bubbot.ops.onboarding.existing import ExistingConfig, read_existing
+from bubbot.ops.onboarding.existing import read_existing
 from bubbot.ops.onboarding.write import write
 from bubbot.settings.loader import Settings
 
@@ -50,7 +51,7 @@ def accepted(check: object, text: str) -> str | None:
         return None
 
 
-def put(home: Home, changes: PendingEdits) -> tuple[ExistingConfig, Settings]:
+def put(home: Home, changes: PendingEdits) -> tuple[Any, Settings]:
     def check(path: Path) -> None:
         load(home=home.path, config=path)
 

@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from bubbot.errors import AnchorNotFound
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, WholeTape, Window, ZoneSlice
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
 
 KINDS = ("anchor", "event")
-MEMORY = (MEMORY_OPEN, "memory.long_term", MEMORY_SEAL)
+MEMORY = ("memory/open", "memory.long_term", "memory/seal")
 QUERIES = (
     TapeQuery("tape", kinds=("event",), names=("loop.step",), newest=True, limit=1),
     TapeQuery("tape", kinds=("event",), names=("loop.step",), newest=True, limit=3),
     TapeQuery("tape", kinds=("event",), names=("loop.step",), limit=2),
     TapeQuery("tape", kinds=("event", "message"), names=("switched",)),
     TapeQuery("tape", kinds=("anchor",), names=("aside",), newest=True),
-    TapeQuery("tape", ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), KINDS, MEMORY, missing="empty"),
-    TapeQuery("tape", ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), ("event",), MEMORY, missing="empty"),
+    TapeQuery("tape", ZoneSlice("memory/open", "memory/seal"), KINDS, MEMORY, missing="empty"),
+    TapeQuery("tape", ZoneSlice("memory/open", "memory/seal"), ("event",), MEMORY, missing="empty"),
     TapeQuery("tape", Window(), kinds=("event",), names=("loop.step",), missing="empty"),
     TapeQuery("tape", Window(), missing="empty"),
     TapeQuery("tape", OpeningAnchor(), missing="empty"),
@@ -39,9 +39,9 @@ ENTRIES: tuple[tuple[TapeEntry, ...], ...] = (
     (make.event("switched", {"model": "other"}),),
     (anchor("aside", {}, window=False),),
     (anchor("phase/next", {}),),
-    (anchor(MEMORY_OPEN, {}, window=False), make.event("memory.long_term", {"content": "x"}), anchor(MEMORY_SEAL, {}, window=False)),
-    (anchor(MEMORY_OPEN, {}, window=False),),
-    (anchor(MEMORY_SEAL, {}, window=False),),
+    (anchor("memory/open", {}, window=False), make.event("memory.long_term", {"content": "x"}), anchor("memory/seal", {}, window=False)),
+    (anchor("memory/open", {}, window=False),),
+    (anchor("memory/seal", {}, window=False),),
     (anchor("phase/next", {}, recalls=((5, 6), (3, 5), (9, 9))),),
     (anchor("phase/next", {}, recalls=((1, 2),)), make.message("user", "hello")),
 )  # fmt: skip
@@ -108,14 +108,10 @@ async def test_what_every_step_asks_again_is_asked_of_the_store_once() -> None:
 
 
 async def test_an_append_past_the_forks_is_seen() -> None:
-    tape = service(Counting())
+    store = Counting()
+    tape = service(store)
     await tape.ensure_bootstrap_anchor()
     await answers(await tape.open_fork(), QUERIES[:1])
-    await service_of(tape).append([make.event("loop.step", {"step": 7})])
+    await service(store).append([make.event("loop.step", {"step": 7})])
     fork = await tape.open_fork()
     assert (await fork.fetch(QUERIES[:1]))[0][0].payload["data"]["step"] == 7
-
-
-def service_of(tape: TapeService) -> TapeService:
-    """Another service of the same tape."""
-    return service(tape._store)  # type: ignore[arg-type]

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.errors import AnchorNotFound
-from bubbot.tape import window as window_module
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import (
     EntryFinder,
@@ -49,9 +48,9 @@ appends = st.lists(st.lists(entries(st.none()), max_size=5), min_size=1, max_siz
 @pytest.fixture(autouse=True, scope="module")
 def _small_cache() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_module, "WINDOW_CACHE_ENTRIES", CACHED)
-        patch.setattr(window_module, "MAX_ANSWERS", 4)
-        patch.setattr(window_module, "MAX_ANSWER_ENTRIES", 5)
+        patch.setattr("bubbot.tape.window.WINDOW_CACHE_ENTRIES", CACHED)
+        patch.setattr("bubbot.tape.window.MAX_ANSWERS", 4)
+        patch.setattr("bubbot.tape.window.MAX_ANSWER_ENTRIES", 5)
         yield
 
 

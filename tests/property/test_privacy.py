@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -18,10 +18,7 @@ from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import AccessService
 from bubbot.features.files import roots as files
 from bubbot.features.memory import memories
-from bubbot.features.memory.scopes import ChatFacts, ZoneAccess, choose_zones
-from bubbot.features.memory.settings import Scope
 from bubbot.features.strategies import recall, retrieval
-from bubbot.features.topics import commands as topic_commands
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -82,16 +79,15 @@ def first_leak(home: Path, guard: Guard, turns: int = 400) -> Sequence[str]:
     return acts.world.leaks
 
 
-def _fields(facts: ChatFacts, **changed: Any) -> ChatFacts:
-    return ChatFacts(**{name: changed.get(name, getattr(facts, name)) for name in ChatFacts.__slots__})
+_choose_zones = vars(memories)["choose_zones"]
 
 
-def _choose_in_groups(facts: ChatFacts, enabled: Sequence[Scope]) -> ZoneAccess:
-    return choose_zones(_fields(facts, is_direct=True), enabled)
+def _choose_in_groups(facts: Any, enabled: Any) -> Any:
+    return _choose_zones(replace(facts, is_direct=True), enabled)
 
 
-def _choose_elsewhere(facts: ChatFacts, enabled: Sequence[Scope]) -> ZoneAccess:
-    return choose_zones(_fields(facts, replies_elsewhere=False), enabled)
+def _choose_elsewhere(facts: Any, enabled: Any) -> Any:
+    return _choose_zones(replace(facts, replies_elsewhere=False), enabled)
 
 
 async def _revoke_nothing(*_: object) -> None:
@@ -110,7 +106,7 @@ def _trust_bindings(patch: pytest.MonkeyPatch) -> None:
         bound.add((turn.session, source))
         return SimpleNamespace(session=source)
 
-    patch.setattr(topic_commands, "require_session", require_nothing)
+    patch.setattr("bubbot.features.topics.commands.require_session", require_nothing)
     patch.setattr(
         reading_rule,
         "_is_thread_of",

@@ -16,15 +16,11 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.memory import zone as memory_zone
 from bubbot.ports.channel import Edit, Quote, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.turn import Turn
 from bubbot.runtime import messages
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape import fork as tape_fork
-from bubbot.tape import handle as tape_handle
-from bubbot.tape.fork import ForkedTape
 from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tool import READS_WEB, Tool, tool
 from tests.provenance import MEMBER, STRANGER, PageArgs, provenance_options
@@ -166,22 +162,22 @@ def test_what_is_made_of_foreign_words_says_so_in_long_talks(seed: int) -> None:
 
 def _without_steps(patch: pytest.MonkeyPatch) -> None:
     """What a step showed, and what a tool read, marks nothing."""
-    patch.setattr(ForkedTape, "raise_source", lambda _self, _source: None)
+    patch.setattr("bubbot.tape.fork.ForkedTape.raise_source", lambda _self, _source: None)
 
 
 def _without_copies_of_memory(patch: pytest.MonkeyPatch) -> None:
     """A new version of the memory is marked by its turn alone."""
-    patch.setattr(memory_zone, "_mark", lambda _source: {})
+    patch.setattr("bubbot.features.memory.zone._mark", lambda _source: {})
 
 
 def _without_reads(patch: pytest.MonkeyPatch) -> None:
     """What tools read from before the window does not count."""
-    patch.setattr(tape_fork, "note_reads", lambda _answers: None)
+    patch.setattr("bubbot.tape.fork.note_reads", lambda _answers: None)
 
 
 def _without_copies_of_anchors(patch: pytest.MonkeyPatch) -> None:
     """The state of a window that is taken up again is marked by its turn alone."""
-    patch.setattr(tape_handle, "most_foreign", lambda source, _copied: source)
+    patch.setattr("bubbot.tape.handle.most_foreign", lambda source, _copied: source)
 
 
 def _without_people(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import pytest
 from msgspec import structs
 
 from bubbot.gateway.inbox import Inbox
-from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.channel import ChannelEvent, Inbound, Receive
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.tape.entry import TapeEntry
@@ -111,7 +110,7 @@ def begin_without_a_trace(patch: pytest.MonkeyPatch) -> None:
 
 
 def erase_what_waits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SessionTraceView, "_is_left_out", lambda *_, **__: False)
+    patch.setattr("bubbot.gateway.inbox_views.SessionTraceView._is_left_out", lambda *_, **__: False)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import StrategyFailed
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, select_messages
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
-from bubbot.runtime.context.view import RESULT_NOT_SHOWN, ContextView
+from bubbot.runtime.context.view import ContextView
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import IdRanges, Slice, Window, evaluate
 from tests.property.test_context_pairing import ORDINARY, TAPES, asks, context_of, gives, on_tape
@@ -93,7 +93,7 @@ def test_a_choice_that_needs_no_repair_stays_as_it_is(entries: list[TapeEntry], 
 
 def test_a_call_whose_result_is_left_out_has_one_that_says_so() -> None:
     messages = read(odd(picking([1, 3])), TWO_CALLS).messages
-    assert [each["content"] for each in messages] == ["", RESULT_NOT_SHOWN, "2"]
+    assert [each["content"] for each in messages] == ["", "[this result is not shown here]", "2"]
 
 
 def test_a_message_that_is_answered_stands_before_what_is_newer() -> None:

@@ -21,7 +21,7 @@ from bubbot.errors import DeliveryFailed
 from bubbot.feature import Kernel
 from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.approvals.settings import ApprovalSettings
-from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
+from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.ports.channel import ChannelEvent, MessagePart, Outbound, Receipt, Receive
 from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, ToolCall, Usage
@@ -31,7 +31,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
+from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch
 from bubbot.texts import Texts
 from bubbot.tool import CallPlan, GrantKind, GrantTarget, Tool, Toolbox, tool
 from tests.approving import POSTS, PostArgs
@@ -130,7 +130,7 @@ class Connection:
         """See `TapeStore.head`."""
         return await self._read(partial(self._store.head, tape))
 
-    async def tapes(self) -> list[TapeSummary]:
+    async def tapes(self) -> list[Any]:
         """See `TapeStore.tapes`."""
         return await self._read(self._store.tapes)
 
@@ -333,7 +333,7 @@ class Process:
 
     async def run(self, chats: Sequence[str]) -> None:
         """Start, take up what an earlier process left, and receive until cancelled."""
-        runtimes: dict[str, ChannelRuntime] = {}
+        runtimes: dict[str, Any] = {}
         directory = ChannelDirectory(runtimes, Texts())
         toolbox: list[Toolbox] = []
         approvals = ApprovalsFeature(

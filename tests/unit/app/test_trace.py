@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bubbot.app.trace import admit_owner, admit_people, pages_address
-from bubbot.features.access.arguments import AuditArgs
+from bubbot.command import TERMINAL
 from bubbot.features.access.audits import AuditorDirectory
 from bubbot.features.access.service import AccessService
 from bubbot.features.trace.tokens import TraceTokens
@@ -15,7 +15,7 @@ from bubbot.settings.sections import TraceSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.boundary import OWNER
 from bubbot.tape.service import TapeService
-from tests.callers import by
+from tests.callers import by, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 TOKENS = TraceTokens(b"k" * 32, lambda: 0.0)
@@ -25,7 +25,7 @@ ROLES = {("telegram", "42"): Role.OWNER, ("telegram", "43"): Role.ADMIN, ("teleg
 async def test_owners_see_all_auditors_what_is_granted_now_and_others_nothing(memory_store: InMemoryStore) -> None:
     tape = TapeService(memory_store, "bubbot/access", now=SteppingClock(), new_id=CountingIds())
     access = AccessService(tape, now=SteppingClock(), random=CountingSalt(), configured={"telegram": ListedPeople()})
-    await access.grant_audit(by("terminal"), AuditArgs("telegram:44", "telegram:7"))
+    await run(access.grant_audit, by(TERMINAL), "telegram:44", "telegram:7")
     roles = dict(ROLES)
     admit = admit_people(
         TOKENS, lambda channel, number: roles.get((channel, number), Role.STRANGER), AuditorDirectory(tape)
@@ -41,9 +41,9 @@ async def test_owners_see_all_auditors_what_is_granted_now_and_others_nothing(me
     assert await sees("telegram:43") is None  # admins have no power over other chats
     assert await sees("telegram:44") == {"telegram:7"}
     assert await sees("ann") is None
-    await access.grant_audit(by("terminal"), AuditArgs("ann", "telegram:8"))
+    await run(access.grant_audit, by(TERMINAL), "ann", "telegram:8")
     assert await sees("ann") == {"telegram:8"}
-    await access.revoke_audit(by("terminal"), AuditArgs("ann", "telegram:8"))
+    await run(access.revoke_audit, by(TERMINAL), "ann", "telegram:8")
     assert await sees("ann") is None
     del roles["telegram", "42"]
     assert await sees("telegram:42") is None

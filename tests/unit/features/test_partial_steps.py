@@ -10,29 +10,26 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from bubbot.app.bot import Bot, open_app
-from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, EntryNotFound
-from bubbot.features.conversation.info import parse_step_usage
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.spans import TurnSpans
-from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.strategies.compare import StrategyComparer
-from bubbot.features.trace.request import RequestReader
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.runtime.compose import rebuild_request
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.tape.boundary import OWNER, TapeBoundary
 from bubbot.tape.entry import TapeEntry, message, thaw
 from bubbot.tape.entry import event as tape_event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from tests.tapes import whole
+from tests.unit.features.trace.test_pages import look, pages_of
 
 ODD: tuple[Any, ...] = (None, -7, "odd", ["odd"], [[1, "x"]], {"odd": 1})
 MAKES_REQUEST = frozenset({"view", "system", "tools", "parameters", "request"})
@@ -98,7 +95,7 @@ class TestReadersOfSteps:
     async def test_a_replay_names_each_of_them_and_goes_on(self, broken: Broken) -> None:
         bot, _, turns = broken
         text = await say(bot, ",replay chat=default", "replay")
-        facts = [entry.data for entry in (await bot.store.fetch([TapeQuery(REPLAY_TAPE)]))[0]]
+        facts = [entry.data for entry in (await bot.store.fetch([TapeQuery("bubbot/replay")]))[0]]
         assert facts, text
         fact = facts[0]
         assert text.startswith(f"Requests built again: {len(fact['steps'])}; "), text
@@ -126,11 +123,10 @@ class TestReadersOfSteps:
 
     async def test_the_trace_page_shows_each_of_them(self, broken: Broken) -> None:
         bot, tape, turns = broken
-        reader = TapeBoundary(bot.store, OWNER, workspace="", references=OWN_REFERENCES)
-        requests = RequestReader(OWN_STRATEGIES)
-        problems = [(await requests.read(reader, tape, turn[3])).problem for turn in turns]
-        assert "was not kept" in problems[-1]
-        assert "was not kept" in problems[-2]
+        pages = pages_of(bot.store)
+        shown = [await look(pages, f"/session/{quote(tape.name, safe='')}/step/{turn[3].id}") for turn in turns[-2:]]
+        assert "was not kept" in shown[-1]
+        assert "was not kept" in shown[-2]
 
     async def test_an_explanation_tells_what_is_known(self, broken: Broken) -> None:
         bot, _, turns = broken
@@ -149,7 +145,6 @@ class TestReadersOfSteps:
         comparer = StrategyComparer(OWN_STRATEGIES, lambda _: None)
         first = turns[0][0].id
         for turn in turns[::4]:
-            parse_step_usage(turn[3])
             recorded = await tape.as_of([[1, first - 1], [turn[0].id, turn[-1].id]])
             with suppress(EntryNotFound):  # its blobs did not come along
                 assert (await comparer.compare(recorded)).step <= turns[0][3].id

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import ChannelEvent, ChatMigration, Outbound, Sender, StopRequest, UnparsedUpdate
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from tests.callers import by
+from tests.callers import by, run
 from tests.gateways import TIME, Stage, admitting, deletion_of, edit_of, reaction_to, rules
 from tests.turns import HOME, Bench, KeptChannel, Options, Played, asked, running, says, texts_of
 from tests.virtual import virtual
@@ -113,7 +112,7 @@ class TestDecisions:
     async def test_without_an_owner_the_command_makes_one(self) -> None:
         async with admitted(InMemoryStore(), members={"1"}) as bench:
             await bench.gate.receive(bench.inbound("hello", sender="9", chat="9", external_id="s1"))
-            await bench.line.policy.access.grant(by("terminal"), GrantArgs("7", "test", "owner"))
+            await run(bench.line.policy.access.grant, by("terminal"), "7", "test", "owner")
             await bench.gate.receive(bench.inbound("hello", sender="8", chat="8", external_id="s2"))
             await bench.quiet()
             first, second = (text.rpartition("bubbot access approve ")[2] for text in bench.channel.texts)
@@ -143,7 +142,7 @@ class TestDecisions:
         store = InMemoryStore()
         async with admitted(store) as bench:
             await bench.gate.receive(bench.inbound("early", sender="9", chat="9", external_id="s1"))
-            await bench.line.policy.access.grant(by("terminal"), GrantArgs("9", "test", "member"))
+            await run(bench.line.policy.access.grant, by("terminal"), "9", "test", "member")
             await bench.gate.receive(bench.inbound("early", sender="9", chat="9", external_id="s1"))
             await bench.gate.receive(bench.inbound("late", sender="9", chat="9", external_id="s2"))
             await bench.quiet()
@@ -193,10 +192,10 @@ class TestDecisions:
         store = InMemoryStore()
         async with admitted(store, Played(SLOW, says("never"))) as bench:
             access = bench.line.policy.access
-            await access.grant(by("terminal"), GrantArgs("9", "test", "member"))
+            await run(access.grant, by("terminal"), "9", "test", "member")
             await slow(bench)
             waiting = await bench.post("let me in", sender="9")
-            await access.revoke(by("terminal"), PersonArgs("9", "test"))
+            await run(access.revoke, by("terminal"), "9", "test")
             await bench.quiet()
             assert (await waiting).status == "silent"
             assert (len(bench.requests), bench.channel.texts) == (1, ["slow"])

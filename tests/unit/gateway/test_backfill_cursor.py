@@ -11,7 +11,6 @@ from msgspec import structs
 from bubbot import plugins
 from bubbot.app.daemon import open_daemon
 from bubbot.errors import DeliveryFailed
-from bubbot.features.access.arguments import GrantArgs
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
@@ -21,7 +20,7 @@ from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import parse_moment
 from bubbot.tape.service import TapeService
-from tests.callers import by
+from tests.callers import by, run
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import TIME, Stage, admitting, deletion_of, edit_of, reaction_to
 from tests.turns import Options, Played, running, says
@@ -87,7 +86,7 @@ async def test_a_channel_is_told_what_is_durable_and_who_may_speak(
         began = await given[0].load_cursor()
         assert (began.newest_ids, began.allowed_ids) == ({}, ("1", "2"))
         assert parse_moment(began.last_message_at) is not None
-        await daemon.access.grant(by("terminal"), GrantArgs("3", "mine", "member"))
+        await run(daemon.access.grant, by("terminal"), "3", "mine", "member")
         await daemon.bot.channel_runtimes["mine"].inbox.accept(structs.replace(said(7, "42"), channel="mine"))
         assert await given[0].load_cursor() == BackfillCursor({("42", ""): "7"}, began.last_message_at, ("1", "2", "3"))
     async with open_daemon(settings, Home(tmp_path / "home")):

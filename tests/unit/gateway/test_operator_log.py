@@ -16,14 +16,13 @@ from msgspec import structs
 
 from bubbot import log
 from bubbot.arguments.fields import Args
-from bubbot.features.access.arguments import CodeArgs, GrantArgs, PersonArgs
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, Usage
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tool import Tool, tool
-from tests.callers import by, refused
+from tests.callers import by, refused, run
 from tests.gateways import Stage, admitting, edit_of
 from tests.turns import Options, Played, Replying, calls, running, says
 from tests.unit.test_log import _as_before as _as_before  # noqa: PLC0414 - the fixture
@@ -98,10 +97,10 @@ def test_codes_and_roles_are_lines_with_ids_and_without_the_code(stream: io.Stri
             code = await access.create_code(Sender("9", f"Eve {CANARY}"), "test", "9")
             codes.append(code)
             with refused():
-                await access.approve(by("test:1"), CodeArgs("ABCDEFGH", "member"))
-            await access.approve(by("test:1"), CodeArgs(code, "member"))
-            await access.grant(by("terminal"), GrantArgs("9", "test", "admin"))
-            await access.revoke(by("terminal"), PersonArgs("9", "test"))
+                await run(access.approve, by("test:1"), "ABCDEFGH", "member")
+            await run(access.approve, by("test:1"), code, "member")
+            await run(access.grant, by("terminal"), "9", "test", "admin")
+            await run(access.revoke, by("terminal"), "9", "test")
 
     talk()
     assert [(one["channel"], one["id"]) for one in records(stream, "access.code")] == [("test", "9")]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bubbot.features.access.arguments import GrantArgs
 from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.requests import name_person
 from bubbot.models.scripted import ScriptedModel
@@ -16,7 +15,7 @@ from bubbot.ports.channel import ButtonPress, MessagePart, Outbound, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from tests.callers import by
+from tests.callers import by, run
 from tests.gateways import TIME, Stage, admitting
 from tests.turns import CHANNEL, Bench, Options, running
 from tests.virtual import virtual
@@ -52,7 +51,7 @@ async def knock(bench: Bench, text: str = "is there cake?", key: str = "s1") -> 
 
 
 def grant(bench: Bench) -> Any:
-    return bench.line.policy.access.grant(by("terminal"), GrantArgs("9", CHANNEL, "member"))  # type: ignore[union-attr]
+    return run(bench.line.policy.access.grant, by("terminal"), "9", CHANNEL, "member")  # type: ignore[union-attr]
 
 
 @virtual

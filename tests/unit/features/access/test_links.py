@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import pytest
 
-from bubbot.command import TERMINAL
 from bubbot.errors import ConfigError
-from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.features.access.commands import access_tools
-from bubbot.features.access.facts import LinkCode
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import (
-    ACCESS_TAPE,
-    MAX_LINK_CODES_PER_HOUR,
-    MAX_LINKED_ACCOUNTS,
-    MAX_WRONG_CODES,
     AccessService,
-    LinkRefusal,
 )
-from bubbot.features.access.state import ACCESS_PROJECTION, AccessState
+from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Outbound, Role
 from bubbot.stores.inmemory import InMemoryStore
@@ -33,7 +25,7 @@ from bubbot.tape.projection import ProjectionRunner, read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
-from tests.callers import by, refused
+from tests.callers import by, refused, run
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import CHANNEL, Bench, Options, Played, running, says
 
@@ -54,7 +46,7 @@ class Codes:
 
 @pytest.fixture
 def tape(memory_store: InMemoryStore, clock: SteppingClock) -> TapeService:
-    return TapeService(memory_store, ACCESS_TAPE, now=clock, new_id=CountingIds())
+    return TapeService(memory_store, "bubbot/access", now=clock, new_id=CountingIds())
 
 
 @pytest.fixture
@@ -78,10 +70,10 @@ class Asked:
     """Keeps the questions to the first account, and stores the fact as the outbox does."""
 
     def __init__(self, tape: TapeService) -> None:
-        self.codes: list[Cited[LinkCode]] = []
+        self.codes: list[Cited[Any]] = []
         self._tape = tape
 
-    async def __call__(self, code: Cited[LinkCode], fact: TapeEntry) -> None:
+    async def __call__(self, code: Cited[Any], fact: TapeEntry) -> None:
         self.codes.append(code)
         await self._tape.append([fact])
 
@@ -128,8 +120,6 @@ class TestLinking:
         stored = cast("Mapping[str, Any]", freeze(cast("Any", ACCESS_PROJECTION.encode(state)), "state"))
         cited = [entry for entry in entries if entry.id in set(ACCESS_PROJECTION.cited_ids(stored))]
         assert ACCESS_PROJECTION.decode(stored, cited) == state
-        old = {name: stored[name] for name in ("grants", "codes", "refusals")}
-        assert ACCESS_PROJECTION.decode(old, cited) == AccessState(state.grants, state.codes, state.refusals)
 
     async def test_after_a_restart_a_claim_can_be_declined_and_then_not_confirmed(
         self, access: AccessService, ask: Asked, tape: TapeService, clock: SteppingClock
@@ -153,9 +143,9 @@ class TestLinking:
         assert await access.unlink(BOB) == "alone"
 
     async def test_revoking_access_unlinks(self, access: AccessService, ask: Asked) -> None:
-        await access.grant(by(TERMINAL), GrantArgs(EVE[1], EVE[0], "member"))
+        await run(access.grant, by("terminal"), EVE[1], EVE[0], "member")
         await link(access, ask, ANN, EVE)
-        await access.revoke(by(TERMINAL), PersonArgs(EVE[1], EVE[0]))
+        await run(access.revoke, by("terminal"), EVE[1], EVE[0])
         assert access.state.linked_accounts(ANN) == (ANN,)
 
     async def test_what_an_account_has_claimed_before_it_was_unlinked_cannot_be_confirmed(
@@ -201,16 +191,16 @@ class TestLinking:
         self, access: AccessService, ask: Asked, clock: SteppingClock
     ) -> None:
         code = await access.create_link_code(ANN, "test:1")
-        for _ in range(MAX_WRONG_CODES):
+        for _ in range(10):
             assert await access.claim_link("ZZZZZZZZ", BOB, ask) == "unknown"
         assert await access.claim_link(code, BOB, ask) == "wrong"
-        given = [await access.create_link_code(ANN, "test:1") for _ in range(MAX_LINK_CODES_PER_HOUR)]
+        given = [await access.create_link_code(ANN, "test:1") for _ in range(5)]
         assert given[-1] == "often"
         clock.advance(61 * MINUTES)
         assert len(await access.create_link_code(ANN, "test:1")) == 8
 
     async def test_a_person_has_a_limited_number_of_accounts(self, access: AccessService, ask: Asked) -> None:
-        for number in range(MAX_LINKED_ACCOUNTS - 1):
+        for number in range(7):
             await link(access, ask, ("other", str(100 + number)), ANN)
         assert await access.create_link_code(ANN, "test:1") == "many"
         code = await access.create_link_code(BOB, "test:2")
@@ -219,7 +209,7 @@ class TestLinking:
     async def test_a_question_that_cannot_be_sent_claims_nothing(
         self, access: AccessService, tape: TapeService
     ) -> None:
-        async def fail(_code: Cited[LinkCode], _fact: TapeEntry) -> None:
+        async def fail(_code: Cited[Any], _fact: TapeEntry) -> None:
             raise ConfigError("down")
 
         code = await access.create_link_code(ANN, "test:1")
@@ -316,5 +306,18 @@ class TestCommands:
 @pytest.mark.parametrize("language", list_languages("bubbot.texts"))
 def test_every_refusal_has_a_sentence(language: str) -> None:
     texts = Texts(language)
-    for reason in get_args(LinkRefusal):
+    for reason in (
+        "malformed",
+        "unknown",
+        "used",
+        "expired",
+        "own",
+        "linked",
+        "many",
+        "wrong",
+        "often",
+        "none",
+        "alone",
+        "bot",
+    ):
         assert texts.say(f"link_{reason}")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.command import TERMINAL
-from bubbot.features.access.arguments import ReadingArgs
-from bubbot.features.access.service import ACCESS_TAPE, AccessService
+from bubbot.features.access.service import AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.ports.access import ListedPeople
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
-from tests.callers import by, refused
+from tests.callers import by, refused, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 OWNER = "telegram:1"
@@ -19,7 +17,7 @@ SOURCE, READER = "telegram:7", "telegram:8"
 
 
 def opened(store: InMemoryStore) -> AccessService:
-    tape = TapeService(store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    tape = TapeService(store, "bubbot/access", now=SteppingClock(), new_id=CountingIds())
     people = {"telegram": ListedPeople(owners=frozenset({"1"}), admins=frozenset({"2"}))}
     return AccessService(tape, now=SteppingClock(), random=CountingSalt(), configured=people)
 
@@ -30,49 +28,49 @@ def access(memory_store: InMemoryStore) -> AccessService:
 
 
 async def test_a_grant_lets_one_chat_read_one_other_until_it_is_taken_back(access: AccessService) -> None:
-    granted = await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))
-    other = await access.grant_reading(by(TERMINAL), ReadingArgs(SOURCE, "telegram:9"))
+    granted = await run(access.grant_reading, by(OWNER), SOURCE, READER)
+    other = await run(access.grant_reading, by("terminal"), SOURCE, "telegram:9")
     assert (granted.source, granted.reader, granted.changed) == (SOURCE, READER, True)
     rows = await access.list_readings(by(OWNER))
     assert [(row.source, row.reader, row.by) for row in rows] == [
         (SOURCE, READER, OWNER),
-        (SOURCE, "telegram:9", TERMINAL),
+        (SOURCE, "telegram:9", "terminal"),
     ]
     assert access.may_read(READER, SOURCE)
     assert not access.may_read(SOURCE, READER)
-    await access.revoke_reading(by(OWNER), ReadingArgs(SOURCE, READER))
+    await run(access.revoke_reading, by(OWNER), SOURCE, READER)
     assert not access.may_read(READER, SOURCE)
     assert [row.reader for row in await access.list_readings(by(OWNER))] == [other.reader]
     with refused("telegram:8 has no grant to read telegram:7"):
-        await access.revoke_reading(by(OWNER), ReadingArgs(SOURCE, READER))
+        await run(access.revoke_reading, by(OWNER), SOURCE, READER)
 
 
 async def test_a_grant_twice_is_one_fact(memory_store: InMemoryStore, access: AccessService) -> None:
-    assert (await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))).changed
-    assert not (await access.grant_reading(by(TERMINAL), ReadingArgs(SOURCE, READER))).changed
-    assert await memory_store.head(ACCESS_TAPE) == 1
+    assert (await run(access.grant_reading, by(OWNER), SOURCE, READER)).changed
+    assert not (await run(access.grant_reading, by("terminal"), SOURCE, READER)).changed
+    assert await memory_store.head("bubbot/access") == 1
 
 
 async def test_it_holds_after_a_restart_and_from_a_checkpoint(
     memory_store: InMemoryStore, access: AccessService
 ) -> None:
-    await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))
+    await run(access.grant_reading, by(OWNER), SOURCE, READER)
     later = opened(memory_store)
-    await later.revoke_reading(by(OWNER), ReadingArgs(SOURCE, READER))  # reads the tape first
+    await run(later.revoke_reading, by(OWNER), SOURCE, READER)  # reads the tape first
     assert await later.list_readings(by(OWNER)) == []
     state = ACCESS_PROJECTION.encode(access.state)
-    tape = TapeService(memory_store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    tape = TapeService(memory_store, "bubbot/access", now=SteppingClock(), new_id=CountingIds())
     cited = [await tape.entry(number) for number in ACCESS_PROJECTION.cited_ids(state)]
     assert ACCESS_PROJECTION.decode(state, cited).readings == access.state.readings
 
 
 @pytest.mark.parametrize("giver", ["telegram:2", "telegram:42"])
 async def test_only_an_owner_grants_and_takes_back(access: AccessService, giver: str) -> None:
-    await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))
+    await run(access.grant_reading, by(OWNER), SOURCE, READER)
     with refused():
-        await access.grant_reading(by(giver), ReadingArgs(SOURCE, "telegram:9"))
+        await run(access.grant_reading, by(giver), SOURCE, "telegram:9")
     with refused():
-        await access.revoke_reading(by(giver), ReadingArgs(SOURCE, READER))
+        await run(access.revoke_reading, by(giver), SOURCE, READER)
     assert [(each.source, each.reader) for each in await access.list_readings(by(OWNER))] == [(SOURCE, READER)]
 
 
@@ -81,5 +79,5 @@ async def test_only_an_owner_grants_and_takes_back(access: AccessService, giver:
 )
 async def test_what_is_no_other_chat_is_refused(access: AccessService, source: str, reader: str) -> None:
     with refused():
-        await access.grant_reading(by(OWNER), ReadingArgs(source, reader))
+        await run(access.grant_reading, by(OWNER), source, reader)
     assert await access.list_readings(by(OWNER)) == []

@@ -12,7 +12,6 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
 from bubbot.errors import LeaseLost
 from bubbot.feature import Feature
-from bubbot.features.agents.feature import SUBTASK_PROMPT
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.budget.metering import budget_subject
 from bubbot.middleware import CallNext, ModelCall
@@ -28,6 +27,8 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
 from bubbot.tool import INSIDE, READS_OWN, Tool, tool
 from tests.turns import HOME, WAIT, Bench, Options, calls, running, says
+
+SUBTASK = "You work on one sub-task. Nobody is there to answer questions"
 
 
 def scripted(**rules: Sequence[Mapping[str, Any]]) -> ScriptedModel:
@@ -112,8 +113,8 @@ class TestASubTask:
             assert await are_errors(bench) == [False]
         assert [message["role"] for message in first.messages] == ["assistant", "user"]
         assert "hello there" not in str(first.messages)
-        assert SUBTASK_PROMPT in first.system
-        assert SUBTASK_PROMPT not in last.system
+        assert SUBTASK in first.system
+        assert SUBTASK not in last.system
         written = of_fork(entries, ended["fork"])
         assert written == list(range(ended["entries"][0][0], ended["entries"][0][1] + 1))
         assert {entry.meta["origin"] for entry in entries if entry.meta.get("fork")} == {"agent:digger"}

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
-from bubbot.features.agents.record import MAX_EVENTS, AttemptsView, find_cut_off, find_finished
-from bubbot.tape.entry import TapeEntry
+from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
+from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.service import TapeService
-
-NONE = TaskUsage(0, 0)
 
 
 def started(fork: str, order: str = "dig", turn: str = "t") -> TapeEntry:
-    return AgentStarted(fork, "task", order, 1, (), 5, 100, "delta").to_entry(turn=turn)
+    order_data = {"name": "task", "order": order, "depth": 1, "tools": [], "steps": 5, "tokens": 100, "mode": "delta"}
+    return event("agent/started", {"fork": fork, **order_data}, turn=turn)
 
 
 def ended(fork: str, order: str = "dig", turn: str = "t", status: str = "answered") -> TapeEntry:
-    fact = AgentEnded(fork, "task", order, status, merged=False, entries=[], result="", steps=1, tools=(), usage=NONE)
-    return fact.to_entry(turn=turn)
+    result = {"entries": [], "result": "", "steps": 1, "tools": [], "usage": {"input_tokens": 0, "output_tokens": 0}}
+    data = {"fork": fork, "name": "task", "order": order, "status": status, "merged": False, **result}
+    return event("agent/ended", data, turn=turn)
 
 
 async def test_attempts_at_the_same_order_are_found_and_told_apart(tape: TapeService) -> None:
-    others = [
-        entry for number in range(MAX_EVENTS) for entry in (started(f"old {number}", "other"), ended("x", "dig", "u"))
-    ]
+    others = [entry for number in range(500) for entry in (started(f"old {number}", "other"), ended("x", "dig", "u"))]
     await tape.append([started("forgotten"), *others])
     await tape.append([ended("other order", "fill"), ended("other turn", turn="another"), ended("in u", turn="u")])
     await tape.append([started("cut"), started("a"), ended("a"), started("b"), ended("b"), started("failed")])

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bubbot.features.agents.task import SubTask, TaskBudgetExceeded, TaskOrder, keep_token_limit
+from bubbot.errors import ModelError
+from bubbot.features.agents.task import SubTask, TaskOrder, keep_token_limit
 from bubbot.middleware import ModelCall
 from bubbot.ports.model import ModelReply, Usage
 from bubbot.ports.turn import Turn
@@ -55,6 +56,6 @@ async def test_tokens_count_in_all_that_a_task_is_part_of(begin: Callable[..., A
     outer.count(20, 5)
     assert await ask(50, ModelReply("gold")) == (0, 25)  # all that is left; a model that does not tell is estimated
     assert (task.input_tokens, task.output_tokens) == (80, 20 + estimate_tokens("gold"))
-    with pytest.raises(TaskBudgetExceeded, match="0 of 100 tokens are left, and the next step needs 1"):
+    with pytest.raises(ModelError, match="0 of 100 tokens are left, and the next step needs 1"):
         await ask(1, UNUSED)
     assert task.steps == 3

@@ -18,7 +18,6 @@ import msgspec
 import pytest
 
 from bubbot.arguments.fields import Args, dump_given
-from bubbot.features.approvals import gate
 from bubbot.features.approvals.decision import CallFacts, Decision, EffectRow, Verdict
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
@@ -280,7 +279,7 @@ async def test_without_the_decision_attacks_act(
     def decide(_facts: CallFacts) -> Decision:
         return Decision(Verdict.RUN, EffectRow.OUTSIDE, ())
 
-    monkeypatch.setattr(gate, "decide", decide)
+    monkeypatch.setattr("bubbot.features.approvals.gate.decide", decide)
     play = list_plays(suites["banking"])[0]
     async with performing(tmp_path, suites["banking"]) as bench:
         await bench.perform(play)

@@ -17,14 +17,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bubbot.features.approvals import gate
 from bubbot.features.approvals.decision import CallFacts, Decision, EffectRow, Verdict
 from bubbot.features.schedule.firing import firing_inbound
 from bubbot.features.web.commands import web_tools
 from bubbot.features.web.reading import PageReader
 from bubbot.features.web.search import searxng_engine
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import FOREIGN_WORDS
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.tape.entry import timestamp
 from tests.approving import ApprovalBench, approving
@@ -210,7 +208,7 @@ async def run(bench: ApprovalBench, chain: Chain) -> None:
             for state in [state for state in store.state.jobs.values() if state.job.do == "prompt"]:
                 await bench.app.ask(firing_inbound(state, timestamp(moment), state.job.by, moment))
         elif text.startswith("FORWARD "):
-            await bench.say(text.removeprefix("FORWARD "), provenance=FOREIGN_WORDS)
+            await bench.say(text.removeprefix("FORWARD "), provenance="world")
         else:
             await bench.say(text)
         await bench.settle()
@@ -257,7 +255,7 @@ async def test_without_the_decision_chains_reach_what_they_want(
     def decide(_facts: CallFacts) -> Decision:
         return Decision(Verdict.RUN, EffectRow.INSIDE, ())
 
-    monkeypatch.setattr(gate, "decide", decide)
+    monkeypatch.setattr("bubbot.features.approvals.gate.decide", decide)
     reached = 0
     for number in range(2, 5):
         async with attacked(tmp_path / str(number), random.Random(number)) as (bench, site, chain, _):

@@ -8,7 +8,6 @@ import pytest
 
 from bubbot.command import Caller
 from bubbot.errors import CommandRefused, ConfigError, TapeCorrupt
-from bubbot.features.approvals.commands import COMMANDS as APPROVALS_COMMANDS
 from bubbot.features.approvals.commands import ApprovalCommands
 from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import ApprovalAsked, CallChecked
@@ -21,6 +20,7 @@ from bubbot.tape.entry import event
 from bubbot.texts import Texts
 from bubbot.tool import GrantKind, GrantTarget
 from tests.approval_facts import ServiceBench, make_asked, make_call, make_grant
+from tests.callers import run_shell
 from tests.doubles import CountingIds, SteppingClock
 
 OWNER = Decider("telegram", "1", "Ann", Role.OWNER, "telegram:1", has_power=True, surface="command")
@@ -37,11 +37,10 @@ class TestShell:
         bench: ServiceBench, store: InMemoryStore, words: str, language: str = "en", **args: Any
     ) -> CommandResult:
         """Carry out a command as the running bot does."""
-        command = next(each for each in APPROVALS_COMMANDS.commands if each.name == f"approvals {words}")
         context = CommandContext(
             store, "", bench.clock, CountingIds("n"), services=(bench.service,), texts=Texts(language)
         )
-        return await command.run(context, command.args(**args))
+        return await run_shell(f"approvals {words}", context, **args)
 
     @pytest.mark.parametrize(
         ("language", "until", "always", "none"),

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.features.approvals.decision import (
-    MAX_BITS,
     CallerColumn,
     CallFacts,
     Decision,
@@ -135,13 +134,13 @@ class TestChoices:
     @pytest.mark.parametrize(
         ("spent", "changes", "verdict"),
         [
-            (MAX_BITS - 5, {}, "run"),
-            (MAX_BITS - 4.9, {}, "ask"),
-            (MAX_BITS, {"cost": 0.0}, "run"),
-            (MAX_BITS, {"world": None}, "run"),
-            (MAX_BITS, {"is_opened": True}, "run"),
-            (MAX_BITS, {"grant": MatchedGrant(3, is_exact=True)}, "run"),
-            (MAX_BITS, {"grant": MatchedGrant(3, is_exact=False)}, "ask"),
+            (11.0, {}, "run"),
+            (11.1, {}, "ask"),
+            (16.0, {"cost": 0.0}, "run"),
+            (16.0, {"world": None}, "run"),
+            (16.0, {"is_opened": True}, "run"),
+            (16.0, {"grant": MatchedGrant(3, is_exact=True)}, "run"),
+            (16.0, {"grant": MatchedGrant(3, is_exact=False)}, "ask"),
         ],
     )
     def test_a_tainted_turn_reads_what_was_shown_while_its_choices_tell_little(

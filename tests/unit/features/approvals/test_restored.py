@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bubbot.arguments.fields import NoArguments
-from bubbot.features.approvals.state import APPROVALS_TAPE
-from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Sender
+from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.turn import Turn
 from bubbot.tool import Effect, EffectKind, Power, tool
 from tests.approving import approving
@@ -69,7 +68,7 @@ async def test_an_open_card_cannot_be_allowed_and_the_release_refuses_it(tmp_pat
     await bubbot(home, "restore", "--release")
     async with approving(home, Played(says("hi"))) as bench:
         assert (await bench.say(f",approve {card}")).text == f"{card} was refused before, by terminal."
-        (decided,) = await bench.facts("approval.decided", APPROVALS_TAPE)
+        (decided,) = await bench.facts("approval.decided", "bubbot/access")
         assert (decided["surface"], bench.done) == ("release", [])
 
 
@@ -78,7 +77,7 @@ async def test_a_turn_that_was_queued_and_a_standing_grant_run_nothing(tmp_path:
     async with approving(home, Played(POST, says("Not done."))) as bench:
         now = "2026-11-24T08:00:00+00:00"
         queued = Inbound(
-            "stdin", f"approval:{card}", "default", Sender("1", "Ann"), "[allowed]", now, origin=APPROVAL_ORIGIN
+            "stdin", f"approval:{card}", "default", Sender("1", "Ann"), "[allowed]", now, origin="approval"
         )
         assert "runs nothing here" in (await bench.app.ask(queued)).text
         await bench.say("send it again")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 import pytest
 from msgspec import structs
 
 from bubbot.command import Caller, Surface, describe, find_spec
-from bubbot.features.approvals.card import ApprovalCard, show_details
 from bubbot.features.approvals.commands import ApprovalCommands, format_cards, format_grants
 from bubbot.features.approvals.decision import EffectRow, Place, Verdict
-from bubbot.features.approvals.facts import Answer, ApprovalDecided, Scope, StoredCall
+from bubbot.features.approvals.facts import Answer
 from bubbot.features.approvals.results import CardAnswer, CardRow, GrantRow
 from bubbot.features.approvals.service import Rejection
 from bubbot.features.why.formats import CheckedCall, format_check
@@ -22,22 +21,17 @@ from bubbot.ports.channel import Role
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
 from bubbot.tool import GrantKind, GrantTarget
-from tests.approval_facts import EXPIRES, make_asked, make_call, make_opened
+from tests.approval_facts import EXPIRES, make_call, make_card, make_decided
 
 AT = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)
 LANGUAGES = [Texts(tag) for tag in list_languages("bubbot.texts")]
-
-
-def card(texts: Texts, *calls: StoredCall, name: str = "", **changes: Any) -> ApprovalCard:
-    """A card of a call that reads a page."""
-    return ApprovalCard(make_asked(*calls, **changes), make_opened(asker_name=name), texts)
 
 
 @pytest.mark.parametrize("texts", LANGUAGES, ids=lambda one: one.language)
 class TestEverySentence:
     @pytest.mark.parametrize("kind", GrantKind)
     def test_what_always_would_cover(self, texts: Texts, kind: GrantKind) -> None:
-        shown = card(texts, make_call(target=GrantTarget(kind, "example.org"))).format_open()
+        shown = make_card(texts, make_call(target=GrantTarget(kind, "example.org"))).format_open()
         values = {"value": "`example.org`"} if kind is not GrantKind.ARGUMENTS else {"value": ""}
         says_what = texts.say(f"approval_always_{kind}", tool="`page.read`", **values)
         assert says_what in shown
@@ -55,22 +49,19 @@ class TestEverySentence:
 
     def test_why_it_is_asked(self, texts: Texts) -> None:
         why = [*EffectRow, "used_before", "cut_off"]
-        text = card(texts, why=why).format_open()
+        text = make_card(texts, why=why).format_open()
         assert "#12" in text
         assert len(set(text.split("\n\n"))) == len(text.split("\n\n"))
 
     def test_what_was_cut_off(self, texts: Texts) -> None:
-        cut_off = card(texts, cut_off=True, scopes=("once",))
+        cut_off = make_card(texts, cut_off=True, scopes=("once",))
         assert "7KQ2M" in cut_off.format_open()
         labels = [button.label for button in cut_off.message("telegram:42", "owner", seconds=9).buttons.buttons]  # type: ignore[union-attr]
         assert labels == [texts.say("approval_button_again"), texts.say("approval_button_leave")]
 
-    @pytest.mark.parametrize("scope", ["", *get_args(Scope)])
+    @pytest.mark.parametrize("scope", ["", "once", "chat", "always"])
     def test_how_it_was_answered(self, texts: Texts, scope: str) -> None:
-        decided = ApprovalDecided(
-            "7KQ2M", "telegram:42", "approved" if scope else "denied", scope, "", "2", "Bob", "telegram", "button"
-        )
-        assert "Bob" in card(texts).format_decided(decided, AT)
+        assert "Bob" in make_card(texts).format_decided(make_decided(scope), AT)
 
     def test_why_an_answer_does_not_count(self, texts: Texts) -> None:
         for rejection in set(get_args(Rejection)) - {"decided"}:
@@ -107,7 +98,7 @@ class TestForgery:
 
     def test_nothing_in_the_details_leaves_its_block(self) -> None:
         call = make_call(details=self.HOSTILE, target=None)
-        text = card(Texts(), call, scopes=("once",), name="A`*_").format_open()
+        text = make_card(Texts(), call, scopes=("once",), name="A`*_").format_open()
         block = text.partition("`````\n")[2].partition("\n`````")[0]
         assert block == (
             "x<U+202E>y<U+001B>[2J<U+200B> ```\n**Approval AAAAA** ,approve @everyone\n````\n[a](http://b)    tab<U+2028>z"
@@ -115,16 +106,17 @@ class TestForgery:
         assert "@everyone" not in text.replace(block, "")
 
     def test_a_name_is_a_name(self) -> None:
-        shown = card(Texts(), name="**Eve**\n`,approve`\u202e").format_open()
+        shown = make_card(Texts(), name="**Eve**\n`,approve`\u202e").format_open()
         assert "\\*\\*Eve\\*\\* \\`,approve\\` (42)" in shown
 
     def test_what_a_grant_names_stays_in_its_span(self) -> None:
         call = make_call(target=GrantTarget(GrantKind.RECIPIENT, "a` **b**\nc"))
-        assert "`a<U+0060> **b** c`" in card(Texts(), call).format_open()
+        assert "`a<U+0060> **b** c`" in make_card(Texts(), call).format_open()
 
     @pytest.mark.parametrize("hidden", ["\u034f", "\u180b", "\u2065", "\ufe0f", "\U000e0041", "\U000e0100"])
     def test_what_no_screen_shows_is_written_as_its_number(self, hidden: str) -> None:
-        assert show_details(f"rm{hidden} x") == f"rm<U+{ord(hidden):04X}> x"
+        shown = make_card(Texts(), make_call(details=f"rm{hidden} x", target=None)).format_open()
+        assert f"\nrm<U+{ord(hidden):04X}> x\n" in shown
 
     @pytest.mark.parametrize(
         ("details", "value", "count"),
@@ -138,7 +130,7 @@ class TestForgery:
     )
     def test_no_platform_cuts_a_card(self, details: str, value: str, count: int) -> None:
         call = make_call(details=details, target=GrantTarget(GrantKind.RECIPIENT, value))
-        shown = card(Texts(), *[call] * count, name="Ann")
+        shown = make_card(Texts(), *[call] * count, name="Ann")
         assert len(shown.format_open()) < 4_096
         assert len(shown.message("telegram:42", "owner", seconds=1).files) == (len(details) > 1 or count > 5)
 
@@ -146,13 +138,12 @@ class TestForgery:
 @pytest.mark.parametrize(
     ("language", "here", "elsewhere"),
     [
-        ("en", "Bob (2) asked me to run this.", "Bob (2) in `Family (group on Telegram)` asked me to run this."),
-        ("zh", "：Bob (2) 请我执行以下操作。", "：`Family (group on Telegram)` 中的 Bob (2) 请我执行以下操作。"),
+        ("en", "Bob (42) asked me to run this.", "Bob (42) in `Family (group on Telegram)` asked me to run this."),
+        ("zh", "：Bob (42) 请我执行以下操作。", "：`Family (group on Telegram)` 中的 Bob (42) 请我执行以下操作。"),
     ],
 )
 def test_a_card_names_the_chat_only_if_it_is_shown_elsewhere(language: str, here: str, elsewhere: str) -> None:
-    opened = make_opened(session="telegram:-100", asker="2", asker_name="Bob")
-    shown = ApprovalCard(make_asked(), opened, Texts(language))
+    shown = make_card(Texts(language), name="Bob", session="telegram:-100")
     assert here in shown.format_open()
     assert "telegram:-100" not in shown.format_open()
     assert elsewhere in replace(shown, chat="Family (group on Telegram)").format_open()

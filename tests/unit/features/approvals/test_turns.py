@@ -16,7 +16,6 @@ from bubbot.arguments.fields import Args, NoArguments
 from bubbot.errors import ToolRetry
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.approvals.gate import ApprovedCalls
-from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.panel import PanelQuery
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.model import ToolCall
@@ -56,7 +55,7 @@ class TestAsking:
             answer = await bench.say("send it")
             assert (answer.status, answer.text, bench.done) == ("answered", "I asked.", [])
             (asked,) = await bench.facts("approval.asked")
-            (opened,) = await bench.facts("approval.opened", APPROVALS_TAPE)
+            (opened,) = await bench.facts("approval.opened", "bubbot/access")
             assert bench.cards == [asked["id"]] == [opened["id"]]
             (call,) = asked["calls"]
             assert (call["tool"], call["details"]) == ("post.send", "to bob:\nhello")
@@ -99,7 +98,7 @@ class TestAsking:
                 key: asked[key] for key in ("tool", "digest", "effect", "row", "columns", "role", "place", "tainted_by")
             }
             assert (same["tool"], same["role"], same["tainted_by"]) == ("post.send", "owner", ())
-            (grant,) = await bench.events("approval.granted", APPROVALS_TAPE)
+            (grant,) = await bench.events("approval.granted", "bubbot/access")
             assert [asked, allowed, standing] == [
                 {"call": asked["call"], **same, "verdict": "ask", "approval": bench.cards[0]},
                 {"call": allowed["call"], **same, "verdict": "run", "approval": bench.cards[0]},
@@ -144,7 +143,7 @@ class TestAsking:
             late = await bench.say(f",deny {bench.card}")
             assert late.text == f"{bench.card} was allowed before, by Ann."
             assert bench.done == SENT
-            (fact,) = await bench.facts("approval.rejected", APPROVALS_TAPE)
+            (fact,) = await bench.facts("approval.rejected", "bubbot/access")
             assert fact["reason"] == "decided"
 
     async def test_an_unknown_id_is_no_card(self, tmp_path: Path) -> None:
@@ -176,14 +175,14 @@ class TestAsking:
         async with approving(tmp_path, Played(POST, says(",approve 22222"), says("done"))) as bench:
             await bench.say("send it")
             assert bench.done == []
-            assert await bench.facts("approval.decided", APPROVALS_TAPE) == []
+            assert await bench.facts("approval.decided", "bubbot/access") == []
 
     async def test_an_answer_that_somebody_only_forwards_is_text(self, tmp_path: Path) -> None:
         async with approving(tmp_path, Played(POST, says("I asked."), says("A command, it seems."))) as bench:
             await bench.say("send it")
             said = await bench.say(f",approve {bench.card} always", provenance="world")
             assert (said.text, bench.done) == ("A command, it seems.", [])
-            assert await bench.facts("approval.decided", APPROVALS_TAPE) == []
+            assert await bench.facts("approval.decided", "bubbot/access") == []
 
     async def test_what_it_rests_on_has_changed_since(self, tmp_path: Path) -> None:
         state = ["1"]
@@ -365,7 +364,7 @@ class TestErasure:
             card = bench.card
             await bench.say(",reset erase")
             store = bench.app.tape("stdin:default")
-            every = (await store.fetch([TapeQuery(APPROVALS_TAPE)]))[0]
+            every = (await store.fetch([TapeQuery("bubbot/access")]))[0]
             assert [entry.erased for entry in every if entry.key == f"opened:{card}"] == [True]
             await bench.say(f",approve {card}")
             assert bench.done == []

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.approvals.workspace import WorkspaceGuard
 from bubbot.features.files.commands import file_tools
 from bubbot.features.files.roots import FileRoots
@@ -107,7 +106,7 @@ async def test_a_program_asks_again_once_a_page_had_a_file_written(tmp_path: Pat
         await bench.say("read the page")
         assert (workspace / path).read_text() == evil, "the control: writing asks nobody"
         assert (len(bench.cards), EVIL in ran(workspace)) == (2, False)
-        (revoked,) = await bench.facts("approval.revoked", APPROVALS_TAPE)
+        (revoked,) = await bench.facts("approval.revoked", "bubbot/access")
         assert (revoked["because"], revoked["by"]) == ("file.write", "1")
         (line,) = [text for text in bench.channel.texts if "not an owner" in text]
         assert f"`{argv[0]} " in line or f"`{argv[0]}`" in line
@@ -132,7 +131,7 @@ async def test_it_ends_also_if_the_chat_cannot_be_told(tmp_path: Path, monkeypat
         await bench.say(f",approve {bench.card} always")
         await bench.say("read the page")
         assert (len(bench.cards), EVIL in ran(workspace)) == (2, False)
-        assert len(await bench.facts("approval.revoked", APPROVALS_TAPE)) == 1
+        assert len(await bench.facts("approval.revoked", "bubbot/access")) == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ async def test_every_change_of_a_file_counts(tmp_path: Path, change: str) -> Non
         await bench.say("read the page")
         assert (workspace / "parts" / "1").exists() is (change != "remove")
         assert (len(bench.cards), ran(workspace)) == (2, {GOOD})
-        assert len(await bench.facts("approval.revoked", APPROVALS_TAPE)) == 1
+        assert len(await bench.facts("approval.revoked", "bubbot/access")) == 1
 
 
 async def test_what_the_owner_has_written_ends_nothing(tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ async def test_what_the_owner_has_written_ends_nothing(tmp_path: Path) -> None:
         assert "digest" in typed.text
         await bench.say(",file.write parts/2 good")
         await bench.say("run it again")
-        assert (len(bench.cards), await bench.facts("approval.revoked", APPROVALS_TAPE)) == (1, [])
+        assert (len(bench.cards), await bench.facts("approval.revoked", "bubbot/access")) == (1, [])
         assert (workspace / "done").read_text().split() == [GOOD] * 2
 
 
@@ -210,11 +209,11 @@ async def test_a_program_that_was_allowed_once_among_words_of_others_ends_grants
             await bench.say(text)
             await bench.say(f",approve {bench.card} always")
         await bench.say("both")
-        assert (len(bench.cards), await bench.facts("approval.revoked", APPROVALS_TAPE)) == (2, [])
+        assert (len(bench.cards), await bench.facts("approval.revoked", "bubbot/access")) == (2, [])
         await bench.say("read the page")
-        assert await bench.facts("approval.revoked", APPROVALS_TAPE) == []
+        assert await bench.facts("approval.revoked", "bubbot/access") == []
         await bench.say(f",approve {bench.card}")
-        assert [fact["because"] for fact in await bench.facts("approval.revoked", APPROVALS_TAPE)] == ["shell.run"] * 2
+        assert [fact["because"] for fact in await bench.facts("approval.revoked", "bubbot/access")] == ["shell.run"] * 2
         await bench.say("run it")
         assert (len(bench.cards), ran(workspace)) == (4, {GOOD})
 
@@ -247,7 +246,7 @@ async def test_what_others_write_in_another_chat_ends_nothing_here(tmp_path: Pat
         await bench.say(f",approve {bench.card} always")
         await bench.say("read the page", session="other")
         await bench.say("run it again")
-        assert (len(bench.cards), await bench.facts("approval.revoked", APPROVALS_TAPE)) == (1, [])
+        assert (len(bench.cards), await bench.facts("approval.revoked", "bubbot/access")) == (1, [])
         assert (workspace / "done").read_text().split() == [GOOD] * 2
 
 
@@ -260,8 +259,8 @@ async def test_grants_of_other_things_stay(tmp_path: Path) -> None:
         await bench.say("read the page, send it")
         assert [name for name, _ in bench.done] == ["post.send", "page.read", "post.send"]
         assert (
-            len(await bench.facts("approval.granted", APPROVALS_TAPE)),
-            await bench.facts("approval.revoked", APPROVALS_TAPE),
+            len(await bench.facts("approval.granted", "bubbot/access")),
+            await bench.facts("approval.revoked", "bubbot/access"),
         ) == (1, [])
 
 

@@ -22,7 +22,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest, cited_blobs
 from bubbot.tape.entry import TapeEntry
-from bubbot.texts import SILENT_MARK, Texts
+from bubbot.texts import Texts
 from tests.attached import NOTES, PHOTO, VOICE, channel, content, execute, message, no_wait, options, shown
 from tests.budgets import facts, metering, opened, plan
 from tests.e2e.test_images import JPEG, PNG
@@ -440,7 +440,7 @@ class TestTelling:
     async def test_a_silent_model_does_not_keep_it_from_whoever_asked(
         self, sqlite_store: SqliteStore, given: dict[str, Any], is_told: bool
     ) -> None:
-        model = ScriptedModel({"default": [says(SILENT_MARK)]})
+        model = ScriptedModel({"default": [says("[SILENT]")]})
         async with running(sqlite_store, model, options(), channel=channel(zip=BYTES)) as bench:
             result = await bench.say("look", attachments=[ZIP], **given)
             assert result.text.startswith("I cannot read all.zip") is is_told

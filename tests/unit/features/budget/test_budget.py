@@ -12,9 +12,8 @@ import pytest
 
 from bubbot.errors import BudgetExceeded, LeaseLost, ModelRefused, ModelUnavailable, StoreUnavailable
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
-from bubbot.features.budget.state import renewal_day
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
-from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject, SpentTotal, TotalKey
+from bubbot.ports.usage import BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
@@ -268,10 +267,16 @@ async def test_a_day_is_one_of_the_deployment_and_a_new_one_begins_anew(memory_s
 
 
 @pytest.mark.parametrize(
-    ("period", "anew"), [("2026-12-31", "2027-01-01"), ("2026-12", "2027-01-01"), ("2026-01", "2026-02-01")]
+    ("limit", "day", "anew"),
+    [("day", "2026-12-31", "2027-01-01"), ("month", "2026-12-31", "2027-01-01"), ("month", "2026-01-15", "2026-02-01")],
 )
-def test_when_a_budget_begins_anew(period: str, anew: str) -> None:
-    assert renewal_day(period) == anew
+async def test_when_a_budget_begins_anew(memory_store: InMemoryStore, limit: str, day: str, anew: str) -> None:
+    clock = SteppingClock(datetime.fromisoformat(f"{day}T12:00:00+00:00"))
+    limits: dict[str, Any] = {limit: 0.0}
+    budget = await opened(memory_store, plan(**limits), clock=clock)
+    with pytest.raises(BudgetExceeded) as refused:
+        await spend(budget, 1, 1)
+    assert refused.value.renews == anew
 
 
 class TestWhatIsNotKnown:
@@ -498,7 +503,7 @@ class TestAStart:
         await spend(await opened(store, plan()), 5, 5)
         state = {"day": DAY, "open": [], "spent": [["bot", DAY, "7\t70\t7\t\n"]], "warned": [], "unpriced": []}
         checkpoint = event("budget/checkpoint", {"version": 2, "after": 1, "state": state})
-        await store.append([Batch(BUDGET_TAPE, (checkpoint,))])
+        await store.append([Batch("bubbot/budget", (checkpoint,))])
         assert (await opened(store, plan())).spent("bot", "", DAY).tokens == 10
 
     async def test_a_model_that_got_cheaper_does_not_change_what_was_spent(self, memory_store: InMemoryStore) -> None:
@@ -604,7 +609,7 @@ class TestModelsThatFail:
     async def test_an_answer_in_a_chat_of_another_shard_ends_it(self, sharded_store: InMemoryStore) -> None:
         budget = await opened(sharded_store, plan())
         here, there = BudgetSubject("test:home"), BudgetSubject("test:office")
-        assert shard_tape(BUDGET_TAPE, here.session, 8) != shard_tape(BUDGET_TAPE, there.session, 8)
+        assert shard_tape("bubbot/budget", here.session, 8) != shard_tape("bubbot/budget", there.session, 8)
         await self.fail(budget, subject=here)
         first = budget.failing_models()["m"]
         await self.fail(budget, subject=there)

@@ -15,7 +15,7 @@ from bubbot.features.budget.health import (
     model_outages,
 )
 from bubbot.features.budget.limits import ModelFacts
-from bubbot.features.budget.outages import ModelOutage, explain_outage, needs_operator
+from bubbot.features.budget.outages import ModelOutage, needs_operator
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
@@ -122,12 +122,13 @@ class TestModelsThatDoNotAnswer:
             row for row in HealthFormatter(Texts(tag), failing(one, tag=tag)).rows() if "openai/x" in row.lines[0]
         ]
         assert "2026-11-22 11:00:00" in row.lines[0]  # by the clock of Berlin
-        assert explain_outage(Texts(tag), one) in row.lines[0]
         assert str(status if status in (400, 503) else "") in row.lines[0]
 
     def test_refusals_for_one_reason_have_one_sentence(self) -> None:
         def why(status: int | None) -> str:
-            return explain_outage(Texts(), with_fields(self.TROUBLE, status=status))
+            rows = HealthFormatter(Texts(), failing(with_fields(self.TROUBLE, status=status))).rows()
+            (line,) = [row.lines[0] for row in rows if "openai/x" in row.lines[0]]
+            return line.replace(str(status), "")
 
         reasons = [{why(status) for status in group} for group in ((401, 403), (402, 429), (404, 410), (400,), (None,))]
         assert [len(each) for each in reasons] == [1] * 5

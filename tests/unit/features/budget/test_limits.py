@@ -10,7 +10,7 @@ from bubbot.app.budget import model_facts
 from bubbot.app.settings import load
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.features.budget.limits import DEFAULT_ANSWER_TOKENS, FREE, budget_limits, message_rates
+from bubbot.features.budget.limits import budget_limits, message_rates
 from bubbot.features.budget.settings import BudgetSettings, PersonLimitSettings
 from bubbot.ports.model import ModelPrice, Usage
 
@@ -82,7 +82,7 @@ def test_a_price_that_was_set_goes_before_the_list(tmp_path: Path) -> None:
     made = planned(tmp_path, text)
     assert made.find_price("openai/gpt-4o") == ModelPrice(1, 2, 0.1)
     assert made.find_price("openai/gpt-4o-mini") == ModelPrice(0.15, 0.6, 0.075)
-    assert (made.find_price("local"), made.find_price("nobody/knows")) == (FREE, None)
+    assert (made.find_price("local"), made.find_price("nobody/knows")) == (ModelPrice(0.0, 0.0), None)
 
 
 def test_a_price_for_each_is_for_those_without_their_own(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_what_is_reserved_is_the_price_of_the_dearest_model_that_may_answer(tmp_
 
 
 def test_what_an_answer_is_reckoned_at(tmp_path: Path) -> None:
-    assert planned(tmp_path, "").reserved_output_tokens("openai/gpt-4o") == DEFAULT_ANSWER_TOKENS
-    assert planned(tmp_path, "").reserved_output_tokens("nobody/knows") == DEFAULT_ANSWER_TOKENS
+    assert planned(tmp_path, "").reserved_output_tokens("openai/gpt-4o") == 4096
+    assert planned(tmp_path, "").reserved_output_tokens("nobody/knows") == 4096
     assert planned(tmp_path, "[model]\nmax_tokens = 100\n").reserved_output_tokens("openai/gpt-4o") == 100
     assert (
         planned(tmp_path, "[model]\nmax_tokens = 100\n[budget]\nreserved_output_tokens = 9\n").reserved_output_tokens(

@@ -10,12 +10,10 @@ from itertools import count
 import pytest
 from msgspec import UNSET
 
-from bubbot.features.budget import state as module
-from bubbot.features.budget.facts import BudgetWarned
 from bubbot.features.budget.outages import ModelOutage
 from bubbot.features.budget.state import RATES_PROJECTION, BudgetState, combine_failing
 from bubbot.ports.usage import BudgetSubject
-from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.entry import TapeEntry, event, timestamp
 from tests.budgets import reserved
 from tests.budgets import settled as call_settled
 from tests.doubles import START
@@ -77,7 +75,9 @@ def test_the_day_and_the_month_of_a_call_that_is_still_open_are_kept() -> None:
 
 def test_warnings_go_with_their_periods() -> None:
     warned = [
-        BudgetWarned("bot", "", period, "cost", 80).to_entry().with_id(next(NUMBERS))
+        event(
+            "budget/warned", {"scope": "bot", "name": "", "period": period, "measure": "cost", "percent": 80}
+        ).with_id(next(NUMBERS))
         for period in ("2026-11-19", "2026-11-20", "2026-11")
     ]
     state = BudgetState().apply([*warned, fact("budget/settled", "2026-11-22")])
@@ -100,8 +100,8 @@ def test_a_failure_on_one_shard_ends_with_an_answer_on_another() -> None:
 
 
 def test_turns_of_the_last_hour_count_for_rates_and_some_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MIN_RECENT_TURNS", 1)
-    monkeypatch.setattr(module, "MAX_RECENT_TURNS", 3)
+    monkeypatch.setattr("bubbot.features.budget.state.MIN_RECENT_TURNS", 1)
+    monkeypatch.setattr("bubbot.features.budget.state.MAX_RECENT_TURNS", 3)
 
     def recent(minutes: Iterable[float]) -> list[float]:
         times = [timestamp(START + timedelta(minutes=each)) for each in minutes]

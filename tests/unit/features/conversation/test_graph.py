@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC
 from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -13,77 +12,78 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.features.conversation.graph import AnchorGraph, GraphLink, GraphView
-from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
-from bubbot.features.conversation.tape import COMMANDS as TAPE_COMMANDS
-from bubbot.features.conversation.tape import TapeGraphArgs, parse_positive, tape_tools
-from bubbot.shell_command import CommandContext, CommandResult
-from bubbot.tape.anchor import MEMORY_OPEN, anchor
-from bubbot.tape.entry import TapeEntry, message
+from bubbot.features.conversation.tape import tape_tools
+from bubbot.shell_command import CommandContext
+from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import message
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
 from bubbot.tool import Toolbox
+from tests.callers import run_shell
 from tests.doubles import CountingIds, SteppingClock
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = 'a"]; click a1 "javascript:x" <script>&amp; %%{init}%% `x` \u202e\x1b[31m style:#x; end --> b'
 
 
-async def read(chat: TapeService, limit: int = 200) -> AnchorGraph:
-    return await chat.read(GraphView(chat.name, limit))
+@pytest.fixture
+def draw(store: TapeStore, chat: TapeService, clock: SteppingClock, ids: CountingIds) -> Callable[..., Any]:
+    async def draw(**arguments: Any) -> Any:
+        """What a shell draws of the chat."""
+        return await run_shell(
+            "tape graph", CommandContext(store, "w", clock, ids), **({"tape": chat.name} | arguments)
+        )
+
+    return draw
 
 
-async def draw(context: CommandContext, **arguments: Any) -> CommandResult:
-    graph = TAPE_COMMANDS.find("tape graph")
-    assert graph is not None
-    return await graph.run(context, TapeGraphArgs(**arguments))
-
-
-async def write(chat: TapeService) -> AnchorGraph:
+async def write(chat: TapeService) -> None:
     """Write windows at 1, 3 and 9, a memory marker at 5, and anchors without a window at 6 and 10."""
     await chat.append([anchor("session/start"), message("user", "a"), anchor("two"), message("user", "b")])
-    await chat.append([anchor(MEMORY_OPEN, window=False), anchor("topic/x", {"parents": [1]}, window=False)])
+    await chat.append([anchor("memory/open", window=False), anchor("topic/x", {"parents": [1]}, window=False)])
     await chat.append([message("user", "c"), message("user", "d")])
     state = {"parents": [6, 3, ["elsewhere", 7]], "summary": "  All\n is  well. " + "x" * 90}
     await chat.append([anchor("three", state, recalls=[(2, 4), (7, 7)]), anchor("later", window=False)])
-    return await read(chat)
 
 
-async def test_the_links_are_the_order_of_windows_the_parents_and_the_recalls(chat: TapeService) -> None:
-    drawn = await write(chat)
-    assert [(one.id, one.name, one.opens_window) for one in drawn.anchors] == [
+async def test_the_links_are_the_order_of_windows_the_parents_and_the_recalls(
+    chat: TapeService, draw: Callable[..., Any]
+) -> None:
+    await write(chat)
+    drawn = (await draw()).data
+    assert [(one["id"], one["name"], one["opens_window"]) for one in drawn["anchors"]] == [
         (1, "session/start", True),
         (3, "two", True),
         (6, "topic/x", False),
         (9, "three", True),
         (10, "later", False),
     ]
-    assert drawn.anchors[3].summary == f"All is well. {'x' * 46}…"
-    assert drawn.links == (
-        GraphLink("next", 1, 3),
-        GraphLink("within", 3, 6),
-        GraphLink("parent", 1, 6),
-        GraphLink("next", 3, 9),
-        GraphLink("parent", 6, 9),
-        GraphLink("parent", 3, 9),
-        GraphLink("parent", 7, 9, "elsewhere"),
-        GraphLink("recall", 1, 9, spans=((2, 2),)),
-        GraphLink("recall", 3, 9, spans=((3, 4), (7, 7))),
-        GraphLink("within", 9, 10),
-    )
-    assert not drawn.is_cut
+    assert drawn["anchors"][3]["summary"] == f"All is well. {'x' * 46}…"
+    links = [(one["kind"], one["source"], one["target"], one["tape"], one["spans"]) for one in drawn["links"]]
+    assert json.loads(json.dumps(links)) == [
+        ["next", 1, 3, "", []],
+        ["within", 3, 6, "", []],
+        ["parent", 1, 6, "", []],
+        ["next", 3, 9, "", []],
+        ["parent", 6, 9, "", []],
+        ["parent", 3, 9, "", []],
+        ["parent", 7, 9, "elsewhere", []],
+        ["recall", 1, 9, "", [[2, 2]]],
+        ["recall", 3, 9, "", [[3, 4], [7, 7]]],
+        ["within", 9, 10, "", []],
+    ]
 
 
-async def test_a_graph_as_text(chat: TapeService) -> None:
-    text = format_graph(await write(chat), UTC, Texts(), str.upper)
+async def test_a_graph_as_text(chat: TapeService, draw: Callable[..., Any]) -> None:
+    await write(chat)
+    text = (await draw()).text
     assert re.sub(r"2026-11-21 ..:..", "DATE", text).splitlines() == [
         "● #1 session/start DATE",
         "● #3 two DATE",
         "○ #6 topic/x DATE",
         "   ⇐ parents: #1",
         f"● #9 three DATE All is well. {'x' * 46}…",
-        "   ⇐ parents: #6, #3, #7 of ELSEWHERE",
+        "   ⇐ parents: #6, #3, #7 of elsewhere",
         "   ⇠ recalls #2 of the window of #1",
         "   ⇠ recalls #3-4, #7 of the window of #3",
         "○ #10 later DATE",
@@ -91,39 +91,42 @@ async def test_a_graph_as_text(chat: TapeService) -> None:
     ]
 
 
-async def test_a_graph_as_mermaid(chat: TapeService) -> None:
-    lines = format_mermaid(await write(chat), UTC, Texts(), str.upper).splitlines()
+async def test_a_graph_as_mermaid(chat: TapeService, draw: Callable[..., Any]) -> None:
+    await write(chat)
+    lines = (await draw(output="a.mmd")).text.splitlines()
     assert lines[0] == "flowchart TD"
     assert [line.strip() for line in lines if re.search("-->|---|==>|-\\.", line)] == [
         *("a1 --> a3", "a3 --- a6", "a1 ==> a6", "a3 --> a9", "a6 ==> a9", "a3 ==> a9", "x1 ==> a9"),
         *('a1 -. "#35;2" .-> a9', 'a3 -. "#35;3-4, #35;7" .-> a9', "a9 --- a10"),
     ]
-    assert '  x1(["#35;7 of ELSEWHERE"])' in lines
+    assert '  x1(["#35;7 of elsewhere"])' in lines
 
 
-async def test_names_and_summaries_cannot_leave_their_label(chat: TapeService) -> None:
+async def test_names_and_summaries_cannot_leave_their_label(chat: TapeService, draw: Callable[..., Any]) -> None:
     await chat.append([anchor(HOSTILE, {"summary": HOSTILE, "parents": [[HOSTILE, 1]]}), anchor("\ufffe\uffff")])
-    drawn = await read(chat)
-    mermaid = format_mermaid(drawn, UTC, Texts(), str)
+    mermaid, svg = [(await draw(output=f"a.{kind}")).text for kind in ("mmd", "svg")]
     for line in mermaid.splitlines()[1:]:
         assert re.fullmatch(
             r'  (a\d+|x\d+)(\[|\(\[)"(\w|[ ,./_()…-]|#\d+;|<br/>)*"(\]|\]\))|  [ax]\d+ (==>|-->) a\d+', line
         )
-    picture = ET.fromstring(format_svg(drawn, UTC, Texts(), str))
+    picture = ET.fromstring(svg)
     assert {child.tag.removeprefix(SVG) for child in picture.iter()} == {
         *("svg", "title", "rect", "defs", "marker", "path", "text")
     }
     assert "<script>" in "".join(picture.itertext())
-    for text in (mermaid, format_svg(drawn, UTC, Texts(), str), format_graph(drawn, UTC, Texts(), str)):
+    for text in (mermaid, svg, (await draw()).text):
         assert not {"\x1b", "\u202e"} & set(text)
 
 
-async def test_a_graph_as_svg_has_a_box_for_each_anchor_and_a_path_for_each_link(chat: TapeService) -> None:
-    drawn = await write(chat)
-    picture = ET.fromstring(format_svg(drawn, UTC, Texts(), str.upper))
-    assert len(picture.findall(f"{SVG}rect")) == 1 + len(drawn.anchors) + 1
+async def test_a_graph_as_svg_has_a_box_for_each_anchor_and_a_path_for_each_link(
+    chat: TapeService, draw: Callable[..., Any]
+) -> None:
+    await write(chat)
+    drawn = await draw(output="a.svg")
+    picture = ET.fromstring(drawn.text)
+    assert len(picture.findall(f"{SVG}rect")) == 1 + len(drawn.data["anchors"]) + 1
     paths = picture.findall(f"{SVG}path")
-    assert [path.get("class") for path in paths] == [link.kind for link in drawn.links]
+    assert [path.get("class") for path in paths] == [link["kind"] for link in drawn.data["links"]]
     styles = {path.get("class"): path.get("style", "") for path in paths}
     assert "dasharray" in styles["recall"]
     assert len(set(styles.values())) == 4
@@ -134,10 +137,10 @@ async def test_a_graph_as_svg_has_a_box_for_each_anchor_and_a_path_for_each_link
 
 
 async def test_older_anchors_without_a_row_stand_beside_the_column_so_that_no_link_runs_behind_a_box(
-    chat: TapeService,
+    chat: TapeService, draw: Callable[..., Any]
 ) -> None:
     await write(chat)
-    picture = ET.fromstring(format_svg(await read(chat, 2), UTC, Texts(), str))
+    picture = ET.fromstring((await draw(last=2, output="a.svg")).text)
     boxes = [
         tuple(int(rect.attrib[name]) for name in ("x", "y", "width", "height"))
         for rect in picture.iter(f"{SVG}rect")
@@ -154,31 +157,25 @@ async def test_older_anchors_without_a_row_stand_beside_the_column_so_that_no_li
 
 
 @pytest.mark.parametrize("count", [10, 300])
-async def test_a_long_graph_is_cut_to_the_newest_and_says_so(chat: TapeService, count: int) -> None:
+async def test_a_long_graph_is_cut_to_the_newest_and_says_so(
+    chat: TapeService, draw: Callable[..., Any], count: int
+) -> None:
     await chat.append(
         [anchor(f"phase/{number}", {"parents": [number - 1] if number > 1 else []}) for number in range(1, count + 1)]
     )
-    drawn = await read(chat, 10)
-    assert [one.id for one in drawn.anchors] == list(range(count - 9, count + 1))
-    assert drawn.is_cut == (count > 10)
+    text, mermaid, svg = [await draw(last=10, **to) for to in ({}, {"output": "a.mmd"}, {"output": "a.svg"})]
+    assert [one["id"] for one in text.data["anchors"]] == list(range(count - 9, count + 1))
     sentence = "There are older anchors; only the newest 10 are drawn."
-    for draw in (format_graph, format_mermaid, format_svg):
-        assert (sentence in draw(drawn, UTC, Texts(), str)) == (count > 10)
-    if count > 10:
-        assert f"x1 ==> a{count - 9}" in format_mermaid(drawn, UTC, Texts(), str)
+    for drawn in (text, mermaid, svg):
+        assert (sentence in drawn.text) == (count > 10)
+    assert (f"x1 ==> a{count - 9}" in mermaid.text) == (count > 10)
 
 
-async def test_an_erased_anchor_is_drawn_without_its_content() -> None:
-    erased = TapeEntry("anchor", {}, id=2, erased=True)
-    view = GraphView("tape")
-    drawn = view.fold([[anchor("three", {"parents": [2]}).with_id(3), erased, anchor("one").with_id(1)]])
-    assert [(one.id, one.name, one.erased) for one in drawn.anchors] == [
-        (1, "one", False),
-        (2, "", True),
-        (3, "three", False),
-    ]
-    assert GraphLink("next", 1, 3) in drawn.links
-    assert "○ #2 (erased) undated" in format_graph(drawn, UTC, Texts(), str)
+async def test_an_erased_anchor_is_drawn_without_its_content(chat: TapeService, draw: Callable[..., Any]) -> None:
+    await chat.append([anchor("one"), anchor("two")])
+    drawn = await draw(tape=await chat.reset(archive=False))
+    assert [(one["name"], one["erased"]) for one in drawn.data["anchors"]] == [("", True)] * 2
+    assert "○ #2 (erased) " in drawn.text
 
 
 async def test_a_chat_is_told_nothing_of_other_tapes(chat: TapeService, begin: Callable[..., Any]) -> None:
@@ -192,40 +189,20 @@ async def test_a_chat_is_told_nothing_of_other_tapes(chat: TapeService, begin: C
     assert str(empty).startswith("● #1 session/start")
 
 
-async def test_a_time_that_has_not_come_is_refused(
-    chat: TapeService, store: TapeStore, clock: SteppingClock, ids: CountingIds
-) -> None:
+async def test_a_time_that_has_not_come_is_refused(chat: TapeService, draw: Callable[..., Any]) -> None:
     await write(chat)
-    context = CommandContext(store, "w", clock, ids)
     head = await chat.head()
-    assert (await draw(context, tape=chat.name, as_of=head)).text.startswith("● #1")
+    assert (await draw(as_of=head)).text.startswith("● #1")
     with pytest.raises(ConfigError, match=f"--as-of {head + 1}: the newest entry of this tape is {head};"):
-        await draw(context, tape=chat.name, as_of=head + 1)
+        await draw(as_of=head + 1)
 
 
-async def test_the_shell_draws_into_a_file_by_its_name(
-    chat: TapeService, store: TapeStore, clock: SteppingClock, ids: CountingIds
-) -> None:
+async def test_the_shell_draws_into_a_file_by_its_name(chat: TapeService, draw: Callable[..., Any]) -> None:
     await write(chat)
-    context = CommandContext(store, "w", clock, ids)
-    drawn = await draw(context, tape=chat.name, output="a.svg")
+    drawn = await draw(output="a.svg")
     assert (drawn.file, ET.fromstring(drawn.text).tag) == ("a.svg", f"{SVG}svg")
-    assert (await draw(context, tape=chat.name, output="a.mmd")).text.startswith("flowchart TD\n")
-    assert json.loads(json.dumps(drawn.data))["links"][0] == {
-        "kind": "next",
-        "source": 1,
-        "target": 3,
-        "tape": "",
-        "spans": [],
-    }
-    earlier = await draw(context, tape=chat.name, as_of=5)
+    assert (await draw(output="a.mmd")).text.startswith("flowchart TD\n")
+    earlier = await draw(as_of=5)
     assert earlier.text.count("●") == 2 + 1
     with pytest.raises(ConfigError, match="at most 5000"):
-        await draw(context, tape=chat.name, last=10**9)
-
-
-def test_a_number_in_the_shell_is_one_from_1_on() -> None:
-    assert [parse_positive(text) for text in ("1", "5", str(10**15))] == [1, 5, 10**15]
-    for text in ("", "abc", "0", "-1", "1.5", "\u00b2", str(10**15 + 1)):
-        with pytest.raises(ValueError, match="is not a number from 1 on"):
-            parse_positive(text)
+        await draw(last=10**9)

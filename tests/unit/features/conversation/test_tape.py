@@ -12,7 +12,7 @@ from bubbot.errors import ToolRetry
 from bubbot.features.conversation.tape import tape_tools
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import event, message
 from bubbot.tape.service import TapeService
 from bubbot.tool import Toolbox
@@ -57,7 +57,7 @@ async def test_anchors(chat: TapeService, begin: Callable[..., Any]) -> None:
     turn = await begin()
     assert await use(turn, "anchors") == "There are no anchors on this tape yet."
     topic = anchor("topic/b", {"parents": [1]}, window=False)
-    await turn.tape.append([anchor("phase/a"), topic, anchor(MEMORY_OPEN), anchor(MEMORY_SEAL)])
+    await turn.tape.append([anchor("phase/a"), topic, anchor("memory/open"), anchor("memory/seal")])
     assert await use(turn, "tape.anchors") == (
         '#2 2026-11-21 21:21 topic/b: {"parents":[1]} (no new window) [parents: #1]\n#1 2026-11-21 21:21 phase/a: {}'
     )

@@ -16,7 +16,7 @@ from bubbot.ports.channel import Preview, Role, TextStreamed
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
-from bubbot.tape.anchor import SESSION_START, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -87,7 +87,7 @@ def said(text: str, name: str = "Ann", **meta: Any) -> TapeEntry:
 
 async def write(bench: Bench, *texts: str, session: str = HOME) -> None:
     """Write messages of Ann: the first is entry 2."""
-    start = anchor(SESSION_START, {"owner": "human"}, meta={"session": session})
+    start = anchor("session/start", {"owner": "human"}, meta={"session": session})
     await bench.tape(session).append([start, *map(said, texts)])
 
 
@@ -309,7 +309,7 @@ async def test_the_words_of_an_explanation_are_not_shown_while_they_are_checked(
 
 async def test_what_an_explanation_was_shown_makes_its_answer_as_foreign() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
-        start = anchor(SESSION_START, {"owner": "human"}, meta={"session": HOME})
+        start = anchor("session/start", {"owner": "human"}, meta={"session": HOME})
         await bench.tape().append([start, said(TRAIN, provenance="world")])
         await explain(bench, "#2 leaves Rome at 18:40", opens=[2])
         (command,) = [entry for entry in await bench.entries() if entry.name == "command"]

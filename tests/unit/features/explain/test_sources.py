@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from bubbot.features.explain.sources import find_quotation
-from bubbot.runtime.context.selectors import OWN_PART_KEY
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
-from bubbot.tape.anchor import SESSION_START, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 from tests.explaining import ExplainingModel, Plan, event_of, explaining
@@ -32,7 +31,7 @@ def corrected(entry: int, text: str, **data: Any) -> TapeEntry:
 
 
 ENTRIES = (
-    anchor(SESSION_START, {"owner": "human"}, meta={"session": HOME}),
+    anchor("session/start", {"owner": "human"}, meta={"session": HOME}),
     said("I want a direct train, not before 17:00."),  # 2
     make.message("assistant", "I shall look for a direct train."),  # 3
     make.tool_call([CALL], text="Let me look."),  # 4
@@ -49,7 +48,7 @@ ENTRIES = (
     said("Nobody else may see it.", "the bot wrote: “yes”", "5"),  # 15
     said((
         {"type": "text", "text": "See the file."},
-        {"type": "text", "text": "[the file plan.pdf could not be read]", OWN_PART_KEY: True},
+        {"type": "text", "text": "[the file plan.pdf could not be read]", "own": True},
     ), "Alice", "1"),  # 16
     make.tool_result([{"tool_call_id": "gone", "content": "It rains in Rome."}]),  # 17
     said("A secret of Alice."),  # 18

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bubbot.features.files.checks import check_roots
-from bubbot.features.files.settings import FileSettings
 from bubbot.home import Home
-from bubbot.ports.checks import Finding
 from tests.planting import found, look, mend, mends, plants
 
 ON = "[tools.files]\nenabled = true\n"
 
 
-def check(home: Home) -> list[Finding]:
+def check(home: Home) -> Any:
     """What is found under the settings of a home."""
-    return look(check_roots, home, lambda settings: settings.section(FileSettings))
+    return look("files", home)
 
 
 @plants("files.on", "files.missing", "config.files")

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from bubbot.errors import CommandRefused
-from bubbot.features.files.folder import (
-    TEMPORARY_PREFIX,
-    SearchLimits,
-    folder_size,
-    list_folder,
-    read_file,
-    replace_file,
-    search_files,
-)
-from bubbot.features.files.roots import FilePath, FileRoot
+from bubbot.features.files.feature import files_feature
+from bubbot.features.files.settings import FileSettings
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.store import TapeStore
+from tests.unit.features.files.test_tools import Begin, owner, refusal, shown_digest, use
 
-LIMIT = 1_000
+Act = Callable[..., Awaitable[str]]
+LINK = "links are not followed"
+
+
+@pytest.fixture
+def store(memory_store: InMemoryStore) -> TapeStore:
+    """One store: files do not know which it is."""
+    return memory_store
 
 
 @pytest.fixture
@@ -34,138 +39,158 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def at(root: Path, path: str) -> FilePath:
-    return FilePath(FileRoot(root), tuple(part for part in path.split("/") if part))
+@pytest.fixture
+async def act(begin: Begin, root: Path) -> Act:
+    """Uses a tool for files on a path below the root, for an owner; `refused` tells what is refused."""
+    settings = FileSettings(enabled=True, roots=[str(root)], max_bytes=1_000)
+    tools = {tool.name: tool for tool in files_feature(root.parent / "home", settings).tools}
+    turn = await begin(**owner())
 
+    async def act(name: str, path: str, *, refused: bool = False, **values: object) -> str:
+        do = refusal if refused else use
+        return (await do(tools[f"file.{name}"], turn, path=f"{root}/{path}".rstrip("/"), **values)).replace(
+            f"{root}/", ""
+        )
 
-def problem(root: Path, path: str) -> str:
-    with pytest.raises(CommandRefused) as raised:
-        read_file(at(root, path), LIMIT)
-    return raised.value.code
+    return act
 
 
 class TestReading:
-    def test_it_reads_a_file_and_knows_a_missing_one(self, root: Path) -> None:
-        assert read_file(at(root, "a.txt"), LIMIT) == b"one\ntwo\n"
-        assert read_file(at(root, "nothing.txt"), LIMIT) is None
-        assert read_file(at(root, "nothing/at/all.txt"), LIMIT) is None
+    async def test_it_reads_a_file_and_knows_a_missing_one(self, act: Act) -> None:
+        assert (await act("read", "a.txt")).endswith("\none\ntwo")
+        for path in ("nothing.txt", "nothing/at/all.txt"):
+            assert await act("read", path, refused=True) == f"There is no file {path}; file_list shows what is there."
 
-    def test_a_link_is_not_followed_wherever_it_stands(self, root: Path) -> None:
+    async def test_a_link_is_not_followed_wherever_it_stands(self, act: Act, root: Path) -> None:
         (root / "file-link").symlink_to(root.parent / "secret" / "key.txt")
         (root / "folder-link").symlink_to(root.parent / "secret")
         (root / "inner-link").symlink_to("inner")
-        assert problem(root, "file-link") == "file_is_link"
-        assert problem(root, "folder-link/key.txt") == "file_not_folder"
-        assert problem(root, "inner-link/b.md") == "file_not_folder"
+        for path in ("file-link", "folder-link/key.txt", "inner-link/b.md"):
+            assert LINK in await act("read", path, refused=True)
 
-    def test_what_is_no_file_is_refused_at_once(self, root: Path) -> None:
+    @pytest.mark.parametrize(
+        ("path", "reason"),
+        [
+            ("pipe", "a device or a pipe"),
+            ("inner", "is a folder, not a file"),
+            ("a.txt/deeper", "is not a folder"),
+            ("", "is a folder, not a file"),
+            ("x" * 300, "cannot be read"),
+        ],
+    )
+    async def test_what_is_no_file_is_refused_at_once(self, act: Act, root: Path, path: str, reason: str) -> None:
         os.mkfifo(root / "pipe")
-        assert problem(root, "pipe") == "file_not_regular"
-        assert problem(root, "inner") == "file_is_folder"
-        assert problem(root, "a.txt/deeper") == "file_not_folder"
-        assert problem(root, "") == "file_is_folder"
-        assert problem(root, "x" * 300) == "file_system_error"
+        assert reason in await act("read", path, refused=True)
 
-    def test_a_large_file_is_refused_and_not_read_to_its_end(self, root: Path) -> None:
+    async def test_a_file_as_large_as_the_limit_is_read_and_a_larger_one_is_not_read_to_its_end(
+        self, act: Act, root: Path
+    ) -> None:
+        (root / "full").write_bytes(b"x" * 1_000)
+        (root / "over").write_bytes(b"x" * 1_001)
         with (root / "huge").open("wb") as huge:
             huge.truncate(1 << 40)
-        assert problem(root, "huge") == "file_too_long"
-
-    def test_a_file_as_large_as_the_limit_is_read_and_one_byte_more_is_not(self, root: Path) -> None:
-        (root / "full").write_bytes(b"x" * LIMIT)
-        (root / "over").write_bytes(b"x" * (LIMIT + 1))
-        assert read_file(at(root, "full"), LIMIT) == b"x" * LIMIT
-        with pytest.raises(CommandRefused) as raised:
-            read_file(at(root, "over"), LIMIT)
-        assert (raised.value.code, raised.value.values["reason"]) == ("file_too_long", str(LIMIT + 1))
+        assert "lines 1 to 1 of 1" in await act("read", "full")
+        assert "1001 bytes; the limit is 1 kB" in await act("read", "over", refused=True)
+        assert "the limit is 1 kB" in await act("read", "huge", refused=True)
 
 
 class TestReplacing:
-    def test_it_makes_the_folders_and_the_file(self, root: Path) -> None:
-        replace_file(at(root, "x/y/c.txt"), b"new", None, LIMIT)
+    async def test_it_makes_the_folders_and_the_file(self, act: Act, root: Path) -> None:
+        await act("write", "x/y/c.txt", content="new")
         assert (root / "x" / "y" / "c.txt").read_bytes() == b"new"
 
-    def test_it_keeps_the_rights_of_a_file(self, root: Path) -> None:
+    async def test_it_keeps_the_rights_of_a_file(self, act: Act, root: Path) -> None:
         (root / "a.txt").chmod(0o600)
-        replace_file(at(root, "a.txt"), b"new", b"one\ntwo\n", LIMIT)
+        await act("write", "a.txt", content="new", digest=shown_digest("one\ntwo\n"))
         assert (root / "a.txt").stat().st_mode & 0o777 == 0o600
 
-    def test_it_removes_a_file(self, root: Path) -> None:
-        replace_file(at(root, "a.txt"), None, b"one\ntwo\n", LIMIT)
-        assert not (root / "a.txt").exists()
+    @pytest.mark.parametrize("name", ["a.txt", "new.txt"])
+    async def test_a_file_that_somebody_else_changes_meanwhile_stays(
+        self, act: Act, root: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        replace = vars(sys.modules["bubbot.features.files.service"])["replace_file"]
 
-    @pytest.mark.parametrize("before", [None, b"other"])
-    def test_a_file_that_is_not_as_expected_stays(self, root: Path, before: bytes | None) -> None:
-        with pytest.raises(CommandRefused, match="file_changed_meanwhile"):
-            replace_file(at(root, "a.txt"), b"new", before, LIMIT)
-        assert (root / "a.txt").read_bytes() == b"one\ntwo\n"
+        def late(*args: object) -> None:
+            (root / name).write_text("theirs")
+            replace(*args)
 
-    def test_it_changes_nothing_behind_a_link(self, root: Path) -> None:
+        monkeypatch.setattr("bubbot.features.files.service.replace_file", late)
+        given = {"digest": shown_digest("one\ntwo\n")} if name == "a.txt" else {}
+        said = await act("write", name, refused=True, content="new", **given)
+        assert "was changed meanwhile by somebody else" in said
+        assert (root / name).read_text() == "theirs"
+
+    async def test_it_changes_nothing_behind_a_link(self, act: Act, root: Path) -> None:
         (root / "folder-link").symlink_to(root.parent / "secret")
-        with pytest.raises(CommandRefused):
-            replace_file(at(root, "folder-link/new.txt"), b"new", None, LIMIT)
+        assert LINK in await act("write", "folder-link/new.txt", refused=True, content="new")
         assert sorted(item.name for item in (root.parent / "secret").iterdir()) == ["key.txt"]
 
-    def test_another_name_of_a_file_outside_keeps_its_content(self, root: Path) -> None:
+    async def test_another_name_of_a_file_outside_keeps_its_content(self, act: Act, root: Path) -> None:
         outside = root.parent / "secret" / "key.txt"
         (root / "hard").hardlink_to(outside)
-        replace_file(at(root, "hard"), b"new", b"the canary", LIMIT)
-        assert outside.read_text() == "the canary"
+        await act("write", "hard", content="new", digest=shown_digest("the canary"))
+        assert ((root / "hard").read_text(), outside.read_text()) == ("new", "the canary")
 
-    def test_what_a_killed_process_left_is_hidden_and_goes_with_the_next_change(self, root: Path) -> None:
-        replace_file(at(root, "c.txt"), b"1", None, LIMIT)
-        names = []
-        real = os.rename
+    async def test_what_a_killed_process_left_is_hidden_and_goes_with_the_next_change(
+        self, act: Act, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        names, real = list[str](), os.rename
 
-        def die(source: str, target: str, **folders: int) -> None:
+        def noted(source: str, target: str, **folders: int) -> None:
             names.append(source)
-            raise KeyboardInterrupt
+            real(source, target, **folders)
 
-        os.rename = die  # type: ignore[assignment]
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                replace_file(at(root, "c.txt"), b"2", b"1", LIMIT)
-        finally:
-            os.rename = real
+        monkeypatch.setattr(os, "rename", noted)
+        await act("write", "c.txt", content="1")
+        assert names[0].startswith(".bubbot-")
         (root / names[0]).write_text("half")
-        assert names[0].startswith(TEMPORARY_PREFIX)
-        assert names[0] not in [item.path for item in list_folder(at(root, ""), "", 1, 100)[0]]
-        replace_file(at(root, "c.txt"), b"2", b"1", LIMIT)
-        assert sorted(item.name for item in root.iterdir()) == ["a.txt", "c.txt", "inner"]
+        assert names[0] not in await act("list", "")
+        await act("write", "c.txt", content="2", digest=shown_digest("1"))
+        assert sorted(await asyncio.to_thread(os.listdir, root)) == ["a.txt", "c.txt", "inner"]
 
 
 class TestFolders:
-    def test_it_lists_by_depth_and_pattern(self, root: Path) -> None:
+    async def test_it_lists_by_depth_and_pattern(self, act: Act, root: Path) -> None:
         (root / "link").symlink_to("/")
-        items, has_more = list_folder(at(root, ""), "", 1, 100)
-        assert [(item.path, item.kind, item.size) for item in items] == [
-            ("a.txt", "file", 8),
-            ("inner", "folder", 0),
-            ("link", "link", 0),
-        ]
-        assert [item.path for item in list_folder(at(root, ""), "*.md", 5, 100)[0]] == ["inner/b.md"]
-        assert (len(list_folder(at(root, ""), "", 5, 2)[0]), has_more) == (2, False)
+        listed = (await act("list", "")).splitlines()
+        assert [line.split()[0].rstrip("/") for line in listed] == ["a.txt", "inner", "link"]
+        assert "8" in listed[0]
+        (found,) = (await act("list", "", pattern="*.md", depth=5)).splitlines()
+        assert found.startswith("inner/b.md")
 
-    def test_it_finds_text_in_any_case_and_not_behind_links(self, root: Path) -> None:
+    async def test_a_long_list_ends_and_says_so(self, act: Act, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("bubbot.features.files.commands.MAX_LISTED_ITEMS", 2)
+        assert (await act("list", "", depth=5)).splitlines()[2] == (
+            "… and more: only 2 are listed; name a folder or a pattern."
+        )
+
+    async def test_it_finds_text_in_any_case_and_not_behind_links(self, act: Act, root: Path) -> None:
         (root / "link").symlink_to(root.parent / "secret")
         (root / "binary").write_bytes(b"two \xff")
-        found, is_cut = search_files(at(root, ""), "TWO", "", SearchLimits())
-        assert [(line.path, line.number, line.line) for line in found] == [
-            ("a.txt", 2, "two"),
-            ("inner/b.md", 1, "Two and THREE"),
-        ]
-        assert search_files(at(root, ""), "canary", "", SearchLimits()) == ([], False)
-        assert not is_cut
+        assert (await act("search", "", text="TWO")).splitlines() == ["a.txt:2: two", "inner/b.md:1: Two and THREE"]
+        assert "No file in" in await act("search", "", text="canary")
 
-    def test_a_search_ends_at_its_limits_and_says_so(self, root: Path) -> None:
+    @pytest.mark.parametrize(
+        ("limits", "pattern", "is_cut"),
+        [
+            ({"lines": 10}, "many.txt", True),
+            ({"files": 1}, "", True),
+            ({"files": 1, "bytes": 200, "file_bytes": 200}, "many.txt", False),
+            ({"bytes": 20}, "", True),
+            ({"walked": 2}, "*.none", True),
+        ],
+    )
+    async def test_a_search_ends_at_its_limits_and_says_so(
+        self,
+        act: Act,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        limits: dict[str, int],
+        pattern: str,
+        *,
+        is_cut: bool,
+    ) -> None:
         (root / "many.txt").write_text("two\n" * 50)
-        assert search_files(at(root, ""), "two", "many.txt", SearchLimits(lines=10))[1]
-        assert search_files(at(root, ""), "two", "", SearchLimits(files=1))[1]
-        assert not search_files(at(root, ""), "two", "many.txt", SearchLimits(files=1, bytes=200, file_bytes=200))[1]
-        assert search_files(at(root, ""), "two", "", SearchLimits(bytes=20))[1]
-        assert search_files(at(root, ""), "two", "*.none", SearchLimits(walked=2)) == ([], True)
-        assert list_folder(at(root, ""), "*.none", 5, 10, walked=2) == ([], True)
-
-    def test_the_size_counts_every_file(self, root: Path) -> None:
-        assert folder_size(at(root, "")) == 8 + 14
-        assert folder_size(at(root, "missing")) == 0
+        usual = {"files": 99, "bytes": 9_999, "file_bytes": 9_999, "lines": 99, "depth": 20, "walked": 99}
+        monkeypatch.setattr("bubbot.features.files.commands.SearchLimits", lambda: SimpleNamespace(**usual | limits))
+        assert ("the search stopped here" in await act("search", "", text="two", pattern=pattern)) is is_cut

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tracemalloc
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from msgspec import structs
 
 from bubbot.errors import CommandRefused, ConfigError, ToolFailed, ToolRetry
 from bubbot.features.files.feature import files_feature
-from bubbot.features.files.folder import digest
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.channel import Inbound, Role, Sender, session_folder
 from bubbot.ports.turn import AcceptedInbound, Turn
@@ -61,7 +61,7 @@ async def refusal(tool: Tool, turn: Turn, **values: Any) -> str:
 
 
 def shown_digest(text: str) -> str:
-    return digest(text.encode())[:16]
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 class TestReach:
@@ -184,7 +184,7 @@ class TestChanges:
         args = edit.validate({"path": "a", "digest": shown_digest("one\ntwo\nthree\n"), "old": "two", "new": "2"})
         plan = await plan_call(turn, edit, args)
         assert [line for line in plan.details.splitlines() if line[:1] in "+-"][2:] == ["-two", "+2"]
-        assert plan.state == digest(b"one\ntwo\nthree\n")
+        assert plan.state == sha256(b"one\ntwo\nthree\n").hexdigest()
         assert plan.effect.power is Power.NONE
         assert "three" in await use(tools["file.read"], turn, path="a")
 
@@ -227,7 +227,7 @@ class TestChanges:
         folder = session_folder(home, turn.session) / "workspace"
         folder.mkdir(parents=True)
         (folder / "a").write_text(f"first\nsame\nsame\n{old}last\n")
-        values = {"path": "a", "digest": digest((folder / "a").read_bytes())[:16], "old": "\n", "new": "\n\n"}
+        values = {"path": "a", "digest": shown_digest((folder / "a").read_bytes().decode()), "old": "\n", "new": "\n\n"}
         plan = await plan_call(turn, edit, edit.validate({**values, "everywhere": True}))
         lines = plan.details.splitlines()
         assert [line[1:] for line in lines[4:] if line[0] != "-"] == (folder / "a").read_text().replace(
@@ -316,7 +316,9 @@ class TestChanges:
         await use(tools["file.write"], turn, path="a", content="1")
         fact = next(entry for entry in turn.tape.delta if entry.name == "file/changed").payload["data"]
         # The fact of the next change is durable; then the process dies before the file changes.
-        await turn.tape.append_event("file/changed", {**fact, "before": digest(b"1"), "after": digest(b"2")})
+        await turn.tape.append_event(
+            "file/changed", {**fact, "before": sha256(b"1").hexdigest(), "after": sha256(b"2").hexdigest()}
+        )
         assert "is gone" in await use(tools["file.undo"], turn, path="a")
 
     async def test_a_change_that_fails_says_so_on_the_tape(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.views import MemoryVersionsView, MemoryView
+from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
@@ -16,8 +16,12 @@ from tests.doubles import NO_RUNNER, SteppingClock
 from tests.turns import Options, Played, running, says
 
 
+def zone_of(tape: TapeService) -> MemoryZone:
+    return MemoryZone(tape, now=SteppingClock(), zone=UTC)
+
+
 async def notes_of(tape: TapeService) -> list[str]:
-    return [note.content for note in (await tape.read(MemoryView())).dailies]
+    return [note.content for note in (await zone_of(tape).read()).dailies]
 
 
 async def test_a_session_has_a_memory_from_its_first_turn_on(memory_store: InMemoryStore) -> None:
@@ -25,7 +29,7 @@ async def test_a_session_has_a_memory_from_its_first_turn_on(memory_store: InMem
         for chat in ("home", "other", "home"):
             await bench.say("hello", chat=chat)
         for session in ("test:home", "test:other"):
-            assert [each.version for each in await bench.tape(session).read(MemoryVersionsView())] == [1]
+            assert [each.version for each in await zone_of(bench.tape(session)).versions()] == [1]
 
 
 async def test_old_notes_go_with_the_first_turn_of_a_day_in_each_session(memory_store: InMemoryStore) -> None:

@@ -18,7 +18,7 @@ from bubbot.ports.channel import Role, Sender
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
-from bubbot.tool import CLEARS_MEMORY, READS_PEOPLE, Effect, Tool, Toolbox
+from bubbot.tool import Tool, Toolbox
 from tests.doubles import NO_RUNNER, SteppingClock
 from tests.turns import Options, running
 
@@ -246,14 +246,17 @@ class TestClear:
         assert "`,memory.clear confirm=true`" in answer
         assert not (await memory(turn).read()).is_empty
 
-    @pytest.mark.parametrize(("arguments", "effect"), [({}, READS_PEOPLE), ({"confirm": True}, CLEARS_MEMORY)])
+    @pytest.mark.parametrize(
+        ("arguments", "kind", "power"), [({}, "read", ""), ({"confirm": True}, "inside", "memory")]
+    )
     async def test_only_a_confirmed_call_counts_as_clearing(
-        self, turn: Turn, arguments: dict[str, Any], effect: Effect
+        self, turn: Turn, arguments: dict[str, Any], kind: str, power: str
     ) -> None:
         clear = TOOLS.find("memory.clear")
         assert clear.plan is not None
         plan = await clear.plan(turn, clear.parse(json.dumps({"scope": "user", **arguments})))
-        assert (plan.effect, json.loads(plan.details)) == (effect, {"scope": "user", **arguments})
+        assert (plan.effect.kind.value, plan.effect.power.value) == (kind, power)
+        assert json.loads(plan.details) == {"scope": "user", **arguments}
 
     async def test_confirmed_it_empties_memory_and_says_how_to_undo_that(self, turn: Turn) -> None:
         await use(turn, "memory.save", content="a")

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import EntryInvalid, EntryNotFound, MemoryTooLarge
-from bubbot.features.memory.views import DAILY, LONG_TERM, DailyNote, MemorySnapshot, MemoryVersionsView
-from bubbot.features.memory.zone import TEXT_LIMIT_BYTES, MemoryZone, format_versions
+from bubbot.features.memory.zone import MemoryZone
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, SESSION_START, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
+from tests.unit.features.memory.test_views import notes as elsewhere
+from tests.unit.features.memory.test_views import read
 
 TOKYO = timezone(timedelta(hours=9), "Asia/Tokyo")
 HOSTILE = [
@@ -78,10 +78,11 @@ class TestEnsure:
         await memory.ensure()
         entries = await tape.between_dates()
         assert [(entry.kind, dict(entry.payload)) for entry in entries] == [
-            ("anchor", {"name": MEMORY_OPEN, "state": {"version": 1}, "window": False}),
-            ("anchor", {"name": MEMORY_SEAL, "state": {"version": 1}, "window": False}),
+            ("anchor", {"name": "memory/open", "state": {"version": 1}, "window": False}),
+            ("anchor", {"name": "memory/seal", "state": {"version": 1}, "window": False}),
         ]
-        assert await memory.read() == MemorySnapshot(version=1, seal_id=2)
+        made = await memory.read()
+        assert (made.version, made.seal_id, made.is_empty) == (1, 2, True)
 
     async def test_it_leaves_a_zone_that_exists_alone(self, tape: TapeService, memory: MemoryZone) -> None:
         await memory.save_long_term("kept")
@@ -91,7 +92,7 @@ class TestEnsure:
     async def test_after_a_stray_seal_the_version_goes_on_from_the_highest(
         self, tape: TapeService, memory: MemoryZone
     ) -> None:
-        await tape.append([anchor(MEMORY_SEAL, {"version": 7}, window=False)])
+        await tape.append([anchor("memory/seal", {"version": 7}, window=False)])
         await memory.ensure()
         assert (await memory.read()).version == 8
 
@@ -100,7 +101,7 @@ class TestLongTerm:
     async def test_a_save_is_one_version_in_one_batch(self, tape: TapeService, memory: MemoryZone) -> None:
         await memory.ensure()
         assert await memory.save_long_term("Likes tea.") == []
-        assert (await names(tape))[2:] == [MEMORY_OPEN, LONG_TERM, MEMORY_SEAL]
+        assert (await names(tape))[2:] == ["memory/open", "memory.long_term", "memory/seal"]
         snapshot = await memory.read()
         assert (snapshot.version, snapshot.long_term, snapshot.seal_id) == (2, "Likes tea.", 5)
         assert snapshot.long_term_updated_at.startswith("2026-11-21T20:21:")
@@ -192,30 +193,30 @@ class TestSize:
     async def test_a_text_that_is_too_large_is_refused_and_writes_nothing(
         self, tape: TapeService, memory: MemoryZone
     ) -> None:
-        await memory.save_long_term("é" * (TEXT_LIMIT_BYTES // 2))
+        await memory.save_long_term("é" * 32_768)
         head = await tape.head()
         with pytest.raises(MemoryTooLarge, match="65538 bytes, and may have 65536"):
-            await memory.save_long_term("é" * (TEXT_LIMIT_BYTES // 2 + 1))
-        await memory.append_daily("x" * TEXT_LIMIT_BYTES)
+            await memory.save_long_term("é" * 32_769)
+        await memory.append_daily("x" * 65_536)
         with pytest.raises(MemoryTooLarge, match="the note of 2026-11-21"):
             await memory.append_daily("y")
         with pytest.raises(MemoryTooLarge):
-            await memory.import_snapshot(MemorySnapshot(long_term="x" * (TEXT_LIMIT_BYTES + 1)))
+            await memory.import_snapshot(await read(*elsewhere(long="x" * 65_537)))
         assert (await memory.read()).seal_id > head
-        assert (await memory.read()).long_term == "é" * (TEXT_LIMIT_BYTES // 2)
+        assert (await memory.read()).long_term == "é" * 32_768
 
     async def test_many_texts_are_too_large_together(self, memory: MemoryZone) -> None:
         days = [f"2026-{month:02}-{day:02}" for month in (1, 2) for day in range(1, 20)]
-        dailies = tuple(DailyNote(day, "x" * 60_000) for day in days)
+        content = await read(*elsewhere(*((day, "x" * 60_000) for day in days)))
         with pytest.raises(MemoryTooLarge, match="all of memory"):
-            await memory.import_snapshot(MemorySnapshot(dailies=dailies))
+            await memory.import_snapshot(content)
 
     async def test_what_was_too_large_before_stays_and_may_shrink(self, tape: TapeService, memory: MemoryZone) -> None:
         huge = "\n".join(["x" * 1000] * 80)
         sealed = [
-            anchor(MEMORY_OPEN, {"version": 1}, window=False),
+            anchor("memory/open", {"version": 1}, window=False),
             event("memory.long_term", {"content": f"{huge}\nold"}),
-            anchor(MEMORY_SEAL, {"version": 1}, window=False),
+            anchor("memory/seal", {"version": 1}, window=False),
         ]
         await tape.append(sealed)
         await memory.append_daily("a note")
@@ -230,9 +231,7 @@ class TestSize:
             await memory.append_daily("never", "2099-01-01")
 
     async def test_a_note_of_a_far_day_from_before_is_pruned(self, memory: MemoryZone) -> None:
-        await memory.import_snapshot(
-            MemorySnapshot(dailies=(DailyNote("2026-12-21", "soon"), DailyNote("2099-01-01", "never")))
-        )
+        await memory.import_snapshot(await read(*elsewhere(("2026-12-21", "soon"), ("2099-01-01", "never"))))
         assert await memory.prune() == 1
         assert [note.content for note in (await memory.read()).dailies] == ["soon"]
         assert "## Notes of days to come\n### 2026-12-21\nsoon" in await memory.get_context()
@@ -318,7 +317,7 @@ class TestRestoreAndClear:
         self, tape: TapeService, memory: MemoryZone
     ) -> None:
         await memory.save_long_term("first")
-        odd = [anchor(MEMORY_OPEN, {}), event(LONG_TERM, {"content": "imported"}), anchor(MEMORY_SEAL, {})]
+        odd = [anchor("memory/open", {}), event("memory.long_term", {"content": "imported"}), anchor("memory/seal", {})]
         await tape.append(odd)
         assert (await memory.read()).long_term == "imported"
         await memory.append_daily("note")
@@ -329,14 +328,9 @@ class TestRestoreAndClear:
     ) -> None:
         await memory.save_long_term("first")
         await memory.save_long_term("second")
-        await tape.append([anchor(MEMORY_SEAL, {"version": 1}, window=False)])
+        await tape.append([anchor("memory/seal", {"version": 1}, window=False)])
         await memory.restore(1)
         assert (await memory.read()).long_term == "first"
-
-    def test_versions_are_spelled_out(self) -> None:
-        assert format_versions([3], Texts()) == "version 3"
-        assert format_versions([1, 2, 3], Texts()) == "the versions 1 to 3"
-        assert format_versions([1, 2, 4, 6], Texts()) == "the versions 1 to 2, 4 and 6"
 
 
 class TestPruneAndExport:
@@ -385,7 +379,7 @@ async def test_saving_in_mid_conversation_keeps_the_conversation(store: TapeStor
     window = await tape.from_last_anchor(["message"])
     assert [entry.payload["content"] for entry in window] == ["my name is Ada", "hello Ada", "what is my name?"]
     ((opening,),) = await tape.fetch([TapeQuery(tape.name, OpeningAnchor())])
-    assert (opening.name, opening.id) == (SESSION_START, 1)
+    assert (opening.name, opening.id) == ("session/start", 1)
 
 
 @pytest.mark.law("T11")
@@ -393,7 +387,7 @@ async def test_an_imported_zone_that_says_nothing_leaves_the_window_too(store: T
     tape = opened(store)
     await tape.ensure_bootstrap_anchor()
     await tape.append([message("user", "before")])
-    await tape.append([anchor(MEMORY_OPEN, {"version": 3}), anchor(MEMORY_SEAL, {"version": 3})])
+    await tape.append([anchor("memory/open", {"version": 3}), anchor("memory/seal", {"version": 3})])
     await zone_of(tape).save_long_term("text")
     assert (await zone_of(tape).read()).version == 4
     assert [entry.payload["content"] for entry in await tape.from_last_anchor(["message"])] == ["before"]
@@ -452,7 +446,7 @@ class TestInAFork:
         assert (await memory.read()).version == 3
         await memory.restore(2)
         await fork.merge()
-        assert [one.version for one in await tape.read(MemoryVersionsView())] == [4, 3, 2, 1]
+        assert [one.version for one in await zone_of(tape).versions()] == [4, 3, 2, 1]
         assert (await zone_of(tape).read()).long_term == "a"
 
     async def test_a_discarded_fork_leaves_memory_alone(self, store: TapeStore) -> None:
@@ -569,6 +563,6 @@ def test_any_sequence_of_changes_reads_back_as_a_plain_model_says(steps: list[tu
         if fork:
             await fork.merge()
             assert (await zone_of(tape).read()).version == len(model.sealed)
-        assert DAILY not in await names(tape) or any(days for _, days in model.sealed)
+        assert "memory.daily" not in await names(tape) or any(days for _, days in model.sealed)
 
     asyncio.run(run())

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
+from typing import Any
 
 import pytest
 
 from bubbot.app.settings import load
-from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
-from bubbot.features.otel import encoding, exporter
-from bubbot.features.otel.checks import check_otel, check_refusals
-from bubbot.features.otel.facts import OTEL_TAPE, TurnsExported
 from bubbot.features.otel.feature import OtelConfig
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
-from bubbot.ports.checks import Finding, HomeReader
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
 from tests.fakes.otlp_server import receiver
-from tests.planting import found, look, mend, mends, plants
+from tests.planting import found, look, look_at_tape, mend, mends, plants
 from tests.traced import say, settings_for, traced, written
 from tests.unit.features.otel.test_exporter import health
 
 
-def check(home: Home) -> list[Finding]:
+def check(home: Home) -> Any:
     """What is found under the settings of a home."""
-    return look(check_otel, home, lambda settings: settings.section(OtelSettings))
+    return look("otel", home)
 
 
 def test_nothing_is_said_of_what_is_off(home: Home) -> None:
@@ -61,7 +56,7 @@ def test_texts_or_keys_over_plain_http_to_another_machine(home: Home, tmp_path: 
 
 @plants("otel.packages_missing")
 def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "find_spec", lambda _: None)
+    monkeypatch.setattr("bubbot.features.otel.encoding.find_spec", lambda _: None)
     home.config.write_text('[otel]\nendpoint = "http://127.0.0.1:6006"\n')
     (finding,) = found(check(home)).values()
     assert finding.id == "otel.packages_missing"
@@ -74,15 +69,12 @@ async def test_a_receiver_that_refuses_everything_is_told_of_once_for_each_cause
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, partly: bool
 ) -> None:
     """By its status, or by an answer that counts every span as rejected. It is over with the first turn that it takes."""
-    monkeypatch.setattr(exporter, "GATHER_SECONDS", 0.0)
+    monkeypatch.setattr("bubbot.features.otel.exporter.GATHER_SECONDS", 0.0)
     caplog.set_level(logging.INFO)
     async with receiver() as taken:
         settings = settings_for(tmp_path, endpoint=taken.url)
         async with traced(settings, tmp_path) as bot:
-            home = HomeReader(
-                tmp_path, tmp_path / "config.toml", settings.section(OtelSettings), unused_clock, ZoneInfo("UTC"),
-                lambda name: nullcontext(bot.channel_factory.open_tape(name)),
-            )  # fmt: skip
+            tape, section = bot.channel_factory.open_tape("bubbot/otel"), settings.section(OtelSettings)
             for number in range(3):
                 taken.rejects = 3 if partly else 0
                 taken.answers = [] if partly else [(400, {})]
@@ -91,7 +83,7 @@ async def test_a_receiver_that_refuses_everything_is_told_of_once_for_each_cause
             line = health(bot)[1][-1]
             assert "was refused (3) and is not sent again: " in line
             assert "check `[otel]` endpoint and headers" in line
-            finding = found(await check_refusals(home))["otel.refused"]
+            finding = found(await look_at_tape("otel", tape, section))["otel.refused"]
             assert ("3 turns" in finding.cause, "(400)" in finding.cause) == (True, not partly)
             logged = [one.levelname for one in caplog.records if getattr(one, "action", "") == "otel.refused"]
             assert logged == ["WARNING", "INFO", "INFO"]
@@ -99,29 +91,26 @@ async def test_a_receiver_that_refuses_everything_is_told_of_once_for_each_cause
             await say(bot, "taken")
             await written(bot, "otel/exported", 4)
             assert "was refused" not in health(bot)[1][-1]
-            assert await check_refusals(home) == []
+            assert await look_at_tape("otel", tape, section) == []
 
 
 async def test_refused_turns_are_counted_from_the_first_that_was_refused(
-    memory_store: InMemoryStore, tmp_path: Path
+    memory_store: InMemoryStore,
 ) -> None:
     clock = SteppingClock()
-    tape = TapeService(memory_store, OTEL_TAPE, now=clock, new_id=CountingIds())
+    tape = TapeService(memory_store, "bubbot/otel", now=clock, new_id=CountingIds())
     for rejected in (0, 3, 3, 3):
-        await tape.append([TurnsExported(1, 1, 3, rejected).to_entry()])
+        await tape.append([event("otel/exported", {"position": 1, "turns": 1, "spans": 3, "rejected": rejected})])
         clock.advance(timedelta(hours=1))
     settings = OtelSettings(endpoint="http://127.0.0.1:6006")
-    home = HomeReader(
-        tmp_path, tmp_path / "config.toml", settings, unused_clock, ZoneInfo("UTC"), lambda _: nullcontext(tape)
-    )
-    cause = found(await check_refusals(home))["otel.refused"].cause
+    cause = found(await look_at_tape("otel", tape, settings))["otel.refused"].cause
     assert "since 2026-11-21 21:21 UTC: 3 turns" in cause
 
 
 async def test_a_reload_says_that_packages_are_missing_and_the_bot_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "find_spec", lambda _: None)
+    monkeypatch.setattr("bubbot.features.otel.encoding.find_spec", lambda _: None)
     async with traced(settings_for(tmp_path), tmp_path, begun=False) as bot:
         with pytest.raises(ConfigError, match=r"nothing is sent\. Install them with"):
             await bot.features.prepare(settings_for(tmp_path, endpoint="http://127.0.0.1:1"))

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from bubbot.features.otel.content import MAX_LIST_CHARS, MAX_TEXT_CHARS, Exposure
+from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.otel.spans import TurnSpans
 from bubbot.ports.model import ToolCall
 from bubbot.settings.loader import ModelSettings
-from bubbot.settings.sections import ServerSettings
 from tests.fakes.otlp_server import receiver
 from tests.made_settings import make_settings
 from tests.traced import say, settings_for, traced, written
@@ -80,9 +78,7 @@ async def sent(home: Path, content: str) -> str:
             home, SCRIPT, endpoint=taken.url, content=content, headers=f"authorization=Bearer {TOKEN}"
         )
         model = ModelSettings(**{**settings.model.model_dump(), "api_key": SECRET})
-        settings = make_settings(
-            settings.section(OtelSettings), model=model, server=ServerSettings(port=0, token=SecretStr("t" * 16))
-        )
+        settings = make_settings(settings.section(OtelSettings), model=model, server={"port": 0, "token": "t" * 16})
         async with traced(settings, home) as bot:
             await bot.recover(f"stdin:{CHAT}", deliver=False)
             for text in (f"canaryask {SECRET} {TOKEN}", f"canaryerror {SECRET}"):
@@ -164,10 +160,10 @@ async def test_without_a_guard_its_canary_is_seen(
 
 def test_a_long_text_and_a_long_list_are_cut_and_say_so() -> None:
     exposure = Exposure("full", str, b"key")
-    assert exposure.text("x" * (MAX_TEXT_CHARS + 7)).endswith("x… [7 more characters]")
-    messages = [exposure.message("user", "x" * MAX_TEXT_CHARS) for _ in range(2 * MAX_LIST_CHARS // MAX_TEXT_CHARS)]
+    assert exposure.text("x" * 20_007).endswith("x… [7 more characters]")
+    messages = [exposure.message("user", "x" * 20_000) for _ in range(40)]
     text = exposure.write_messages(messages)
-    assert len(text) < MAX_LIST_CHARS + 1000
+    assert len(text) < 401_000
     first, *rest = json.loads(text)
     assert first["parts"][0]["content"] == f"[{len(messages) - len(rest)} older messages left out]"
     assert exposure.arguments(ToolCall("", "", "{broken")) == "{broken"

@@ -14,11 +14,9 @@ from msgspec.structs import replace
 from bubbot.app.bot import Bot, open_app
 from bubbot.features.otel import exporter
 from bubbot.features.otel.feature import OtelConfig
-from bubbot.features.otel.names import Name
 from bubbot.features.otel.sender import parse_retry_after
 from bubbot.home import Home
 from bubbot.ports.health import HealthContext
-from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import event, message, tool_call
 from bubbot.tape.query import parse_moment
@@ -48,7 +46,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def inputs(taken: Receiver) -> list[str]:
     """What was said in the turns that came."""
-    return [span[Name.INPUT] for span in taken.roots]
+    return [span["input.value"] for span in taken.roots]
 
 
 def health(bot: Bot) -> tuple[dict[str, float], list[str]]:
@@ -90,9 +88,9 @@ async def test_the_turns_of_an_imported_tape_are_those_of_another_bot(tmp_path: 
     async with receiver() as taken, traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
         start = event("turn/start", {"session": "s", "attempt": 1, "inbounds": []}, turn="ab" * 16)
         end = event("turn/end", {"status": "answered"}, turn="ab" * 16)
-        fact = event(IMPORT_EVENT, {"tape": "imported", "session": "s", "entries": 2})
+        fact = event("tape/imported", {"tape": "imported", "session": "s", "entries": 2})
         imported = bot.channel_factory.open_tape("imported")
-        await imported.append([start, end], other_tapes={IMPORTS_TAPE: [fact]})
+        await imported.append([start, end], other_tapes={"bubbot/imports": [fact]})
         await say(bot, "one")
         await written(bot, "otel/exported")
         await imported.append([start, end])  # what is said there from now on is this bot's own
@@ -149,7 +147,7 @@ async def test_arguments_that_are_nested_too_deep_or_hold_half_a_character_go_ou
         )
         await say(bot, "one")
         await taken.turns(2)
-    shown = [span[Name.TOOL_ARGUMENTS] for span in taken.spans if span.name.startswith("execute_tool")]
+    shown = [span["gen_ai.tool.call.arguments"] for span in taken.spans if span.name.startswith("execute_tool")]
     assert shown == ["[" * 5_000, '{"x": "\N{REPLACEMENT CHARACTER}"}']
 
 
@@ -228,7 +226,7 @@ async def test_pseudonyms_stay_the_same_and_a_home_has_its_own(tmp_path: Path) -
                 await say(bot, "hello")
                 await taken.turns(before + 1)
                 await written(bot, "otel/exported")
-    first, second, other = (span[Name.SESSION] for span in taken.roots)
+    first, second, other = (span["session.id"] for span in taken.roots)
     assert first == second != other
 
 
@@ -388,8 +386,8 @@ async def test_a_turn_that_was_cut_off_is_sent_once_it_is_merged(tmp_path: Path)
         async with traced(on, tmp_path) as bot:
             await taken.turns(1)
     (root,) = taken.roots
-    assert (root.trace, root[Name.STATUS], root[Name.ERROR]) == ("cd" * 16, "interrupted", "interrupted")
-    assert root[Name.INPUT] == "cut off"
+    assert (root.trace, root["bubbot.turn.status"], root["error.type"]) == ("cd" * 16, "interrupted", "interrupted")
+    assert root["input.value"] == "cut off"
 
 
 @pytest.mark.parametrize(

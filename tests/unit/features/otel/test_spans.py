@@ -21,8 +21,8 @@ from opentelemetry.semconv.schemas import Schemas
 from bubbot.arguments.fields import Args
 from bubbot.features.otel import names
 from bubbot.features.otel.content import Exposure
-from bubbot.features.otel.names import Name, split_model
-from bubbot.features.otel.spans import TurnSpans, span_id, trace_id
+from bubbot.features.otel.names import split_model
+from bubbot.features.otel.spans import TurnSpans
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import TapeQuery
@@ -101,23 +101,30 @@ def parts(span: Span, name: str) -> list[tuple[str, Any]]:
 async def test_a_plain_turn_is_an_agent_with_a_step_and_a_model_call(tmp_path: Path) -> None:
     taken, root = await trace(tmp_path, "hello", content="full", service="my bot")
     assert (root.name, taken.tree(root)) == ("invoke_agent bubbot", ["step 1", ["chat scripted"]])
-    assert bytes.fromhex(root.trace) == trace_id(root[Name.TURN])
-    assert root.trace == root[Name.TURN], "`,why` and a viewer name it alike"
-    assert root[Name.KIND] == "AGENT"
-    assert root[Name.CONVERSATION] == root[Name.SESSION] == "stdin:default"
-    assert root[Name.USER] == "stdin:1"
-    assert (root[Name.INPUT], root[Name.OUTPUT]) == ("hello", "You said: hello")
-    assert (root[Name.STATUS], root[Name.ORIGIN], root[Name.ATTEMPT]) == ("answered", "human", 1)
+    assert root.trace == root["bubbot.turn.id"], "`,why` and a viewer name it alike"
+    assert root["openinference.span.kind"] == "AGENT"
+    assert root["gen_ai.conversation.id"] == root["session.id"] == "stdin:default"
+    assert root["user.id"] == "stdin:1"
+    assert (root["input.value"], root["output.value"]) == ("hello", "You said: hello")
+    assert (root["bubbot.turn.status"], root["bubbot.turn.origin"], root["bubbot.turn.attempt"]) == (
+        "answered",
+        "human",
+        1,
+    )
     assert root.resource["service.name"] == "my bot"
     (call,) = taken.named("chat")
     assert (call.kind, root.kind) == (CLIENT, INTERNAL)
-    assert Name.KIND not in call.attributes, "its operation says it"
-    assert (call[Name.OPERATION], call[Name.PROVIDER], call[Name.REQUEST_MODEL]) == ("chat", "scripted", "scripted")
-    assert call[Name.FINISH_REASONS] == ["stop"]
-    assert call[Name.INPUT_TOKENS] > 100
-    assert call[Name.OUTPUT_TOKENS] >= 1
-    assert parts(call, Name.INPUT_MESSAGES) == [("user", "hello")]
-    assert parts(call, Name.OUTPUT_MESSAGES) == [("assistant", "You said: hello")]
+    assert "openinference.span.kind" not in call.attributes, "its operation says it"
+    assert (call["gen_ai.operation.name"], call["gen_ai.provider.name"], call["gen_ai.request.model"]) == (
+        "chat",
+        "scripted",
+        "scripted",
+    )
+    assert call["gen_ai.response.finish_reasons"] == ["stop"]
+    assert call["gen_ai.usage.input_tokens"] > 100
+    assert call["gen_ai.usage.output_tokens"] >= 1
+    assert parts(call, "gen_ai.input.messages") == [("user", "hello")]
+    assert parts(call, "gen_ai.output.messages") == [("assistant", "You said: hello")]
     assert {span.status for span in taken.spans} == {0}
 
 
@@ -125,17 +132,21 @@ async def test_tool_calls_stand_in_their_step_and_the_turn_has_the_whole_list(tm
     taken, root = await trace(tmp_path, "use one tool", content="redacted")
     assert taken.tree(root) == ["step 1", ["chat scripted", "execute_tool tape_info"], "step 2", ["chat scripted"]]
     (call,) = taken.named("execute_tool")
-    assert (call[Name.KIND], call[Name.TOOL], call[Name.TOOL_ARGUMENTS]) == ("TOOL", "tape_info", "{}")
-    assert call[Name.OUTPUT] == call[Name.TOOL_RESULT]
-    assert call[Name.OUTPUT].startswith("entries: ")
+    assert (call["openinference.span.kind"], call["gen_ai.tool.name"], call["gen_ai.tool.call.arguments"]) == (
+        "TOOL",
+        "tape_info",
+        "{}",
+    )
+    assert call["output.value"] == call["gen_ai.tool.call.result"]
+    assert call["output.value"].startswith("entries: ")
     first, second = taken.named("chat")
-    assert first[Name.FINISH_REASONS] == ["tool_call"]
-    assert parts(first, Name.OUTPUT_MESSAGES) == [("assistant", "let me see"), ("assistant", ("tape_info", {}))]
-    said = [("user", "use one tool"), *parts(first, Name.OUTPUT_MESSAGES), ("tool", call[Name.OUTPUT])]
-    assert parts(second, Name.INPUT_MESSAGES) == said
-    assert parts(root, Name.INPUT_MESSAGES) == said
-    assert parts(root, Name.OUTPUT_MESSAGES) == [("assistant", "it is short")]
-    assert root[Name.SESSION] != "stdin:default", "a pseudonym"
+    assert first["gen_ai.response.finish_reasons"] == ["tool_call"]
+    assert parts(first, "gen_ai.output.messages") == [("assistant", "let me see"), ("assistant", ("tape_info", {}))]
+    said = [("user", "use one tool"), *parts(first, "gen_ai.output.messages"), ("tool", call["output.value"])]
+    assert parts(second, "gen_ai.input.messages") == said
+    assert parts(root, "gen_ai.input.messages") == said
+    assert parts(root, "gen_ai.output.messages") == [("assistant", "it is short")]
+    assert root["session.id"] != "stdin:default", "a pseudonym"
 
 
 async def test_calls_that_ran_at_the_same_time_overlap_and_one_that_failed_says_so(tmp_path: Path) -> None:
@@ -144,7 +155,7 @@ async def test_calls_that_ran_at_the_same_time_overlap_and_one_that_failed_says_
     assert (first.name, second.name) == ("execute_tool wait_here", "execute_tool wait_here")
     assert max(first.start, second.start) <= min(first.end, second.end)
     assert first.parent == second.parent == unknown.parent
-    assert (unknown.name, unknown.status, unknown[Name.ERROR]) == ("execute_tool unknown", ERROR, "tool_error")
+    assert (unknown.name, unknown.status, unknown["error.type"]) == ("execute_tool unknown", ERROR, "tool_error")
     assert root.status == 0
 
 
@@ -154,9 +165,13 @@ async def test_a_sub_task_stands_below_the_call_that_ran_it(tmp_path: Path) -> N
     ran = ["chat scripted", "execute_tool agent_run", ["invoke_agent task", inner]]
     assert taken.tree(root) == ["step 1", ran, "step 2", ["chat scripted"]]
     (agent,) = taken.named("invoke_agent task")
-    assert (agent[Name.KIND], agent[Name.INPUT], agent[Name.OUTPUT]) == ("AGENT", "count words", "five")
-    assert parts(root, Name.INPUT_MESSAGES)[-1][1].startswith("five"), "the turn has its result, not its messages"
-    assert len(parts(root, Name.INPUT_MESSAGES)) == 3
+    assert (agent["openinference.span.kind"], agent["input.value"], agent["output.value"]) == (
+        "AGENT",
+        "count words",
+        "five",
+    )
+    assert parts(root, "gen_ai.input.messages")[-1][1].startswith("five"), "the turn has its result, not its messages"
+    assert len(parts(root, "gen_ai.input.messages")) == 3
 
 
 async def test_a_sub_task_whose_entries_were_dropped_shows_what_it_cost(tmp_path: Path) -> None:
@@ -174,9 +189,9 @@ async def test_a_failed_model_call_is_an_error_with_its_kind(tmp_path: Path) -> 
     (call,) = taken.named("chat")
     (step,) = taken.named("step")
     assert {span.status for span in (root, step, call)} == {ERROR}
-    assert {span[Name.ERROR] for span in (root, step, call)} == {"model_refused"}
+    assert {span["error.type"] for span in (root, step, call)} == {"model_refused"}
     assert {span.message for span in taken.spans} == {""}, "a provider may quote what it was sent"
-    assert Name.FINISH_REASONS not in call.attributes
+    assert "gen_ai.response.finish_reasons" not in call.attributes
 
 
 async def test_a_turn_that_was_stopped_says_so_and_so_does_its_call(tmp_path: Path) -> None:
@@ -201,9 +216,9 @@ async def test_a_turn_that_was_stopped_says_so_and_so_does_its_call(tmp_path: Pa
         await result
         await taken.turns(1)
     (root,) = taken.roots
-    assert (root[Name.STATUS], root.status, root[Name.ERROR]) == ("stopped", ERROR, "stopped")
+    assert (root["bubbot.turn.status"], root.status, root["error.type"]) == ("stopped", ERROR, "stopped")
     (call,) = taken.named("execute_tool")
-    assert (call.status, call[Name.ERROR]) == (ERROR, "not_finished")
+    assert (call.status, call["error.type"]) == (ERROR, "not_finished")
 
 
 @pytest.mark.parametrize(("content", "name"), [("off", "unknown"), ("full", "nonsense")])
@@ -218,10 +233,10 @@ async def test_a_command_is_a_call_without_a_model(tmp_path: Path, content: str,
     assert taken.tree(first) == ["execute_tool tape.info"]
     assert taken.tree(second) == [f"execute_tool {name}"]
     good, bad = taken.named("execute_tool")
-    assert (good.status, bad.status, bad[Name.ERROR]) == (0, ERROR, "refused")
+    assert (good.status, bad.status, bad["error.type"]) == (0, ERROR, "refused")
     if content == "full":
-        assert (first[Name.INPUT], good[Name.INPUT]) == (",tape.info", ",tape.info")
-        assert first[Name.OUTPUT] == good[Name.OUTPUT] != ""
+        assert (first["input.value"], good["input.value"]) == (",tape.info", ",tape.info")
+        assert first["output.value"] == good["output.value"] != ""
 
 
 async def test_a_turn_that_puts_the_tape_aside_or_erases_it_is_sent_and_what_is_erased_is_not(tmp_path: Path) -> None:
@@ -233,12 +248,28 @@ async def test_a_turn_that_puts_the_tape_aside_or_erases_it_is_sent_and_what_is_
             for text in ("words to forget", ",reset erase", ",yes", "afterwards"):
                 await say(bot, text)
             taken.gate.set()
-            await taken.until(lambda: any(span[Name.INPUT] == "afterwards" for span in taken.roots))
+            await taken.until(lambda: any(span["input.value"] == "afterwards" for span in taken.roots))
             await written(bot, "otel/exported", 2)
-    asked = [span[Name.INPUT] for span in taken.roots]
+    asked = [span["input.value"] for span in taken.roots]
     assert asked[0] == "first of all"
     assert asked[-1] == "afterwards"
     assert b"words to forget" not in b"".join(taken.bodies)
+
+
+@pytest.mark.parametrize("turn", ["not hexadecimal", "0" * 32])
+def test_a_turn_of_any_id_has_a_trace_and_each_part_a_span(turn: str) -> None:
+    """Zeros are no id of a trace."""
+    facts = [
+        event("turn/start", {"session": "s:1", "attempt": 1, "inbounds": []}, turn=turn),
+        *(event("loop.step", {"step": step, "status": "ok"}, turn=turn) for step in (1, 2)),
+        event("turn/end", {"status": "answered"}, turn=turn),
+    ]
+    spans = TurnSpans(
+        [_entry(number, fact) for number, fact in enumerate(facts, 1)], Exposure("full", str, b"key")
+    ).build()
+    assert {len(span.trace) for span in spans} == {16}
+    assert {span.trace for span in spans} != {bytes(16)}
+    assert len({span.id for span in spans}) == len(spans) > 1
 
 
 def test_the_same_facts_give_the_same_spans() -> None:
@@ -251,9 +282,6 @@ def test_the_same_facts_give_the_same_spans() -> None:
     assert TurnSpans(entries, exposure).build() == TurnSpans(entries, exposure).build()
     assert TurnSpans([entries[0], TapeEntry("event", {}, erased=True, id=2)], exposure).build()
     assert TurnSpans([TapeEntry("event", {}, erased=True, id=1)], exposure).build() == []
-    assert len({span_id("a", "x"), span_id("a", "y"), span_id("b", "x")}) == 3
-    assert len(trace_id("not hexadecimal")) == len(trace_id("0" * 32)) == 16
-    assert trace_id("0" * 32) != bytes(16), "zeros are no id"
 
 
 def test_a_span_lasts_as_long_as_what_stands_below_it() -> None:
@@ -299,7 +327,9 @@ async def test_a_turn_with_a_damaged_entry_holds_up_no_other(tmp_path: Path) -> 
             await tape.append([start, entry, event("turn/end", {"status": "answered"}, turn="ab" * 16)])
         await say(bot, "hello")
         await taken.until(
-            lambda: [span for span in taken.roots if span[Name.STATUS] == "answered" and span.trace != "ab" * 16]
+            lambda: [
+                span for span in taken.roots if span["bubbot.turn.status"] == "answered" and span.trace != "ab" * 16
+            ]
         )
         await written(bot, "otel/exported")
         ((end, *_),) = await bot.store.fetch([TapeQuery("imported", names=("turn/end",), newest=True, limit=1)])
@@ -315,7 +345,9 @@ def test_the_names_are_those_of_the_conventions() -> None:
         if name.isupper() and isinstance(value, str)
     }
     ours = {
-        str(name) for name in Name if not name.startswith(("bubbot.", "openinference.", "input.", "output.", "llm."))
+        str(name)
+        for name in names.Name
+        if not name.startswith(("bubbot.", "openinference.", "input.", "output.", "llm."))
     }
     assert ours - known == set()
     assert Schemas.V1_41_1.value == names.SCHEMA_URL

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from bubbot.app import bot as bot_module
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import NoArguments
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.replay import rerun
-from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.replay.panels import PANELS
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
@@ -27,7 +25,7 @@ from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import rebuild_request
-from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ModelContext
+from bubbot.runtime.context.strategy import ContextInput, ModelContext
 from bubbot.settings.loader import BotSettings, ModelSettings
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.tape.discard import DiscardingStore
@@ -91,7 +89,7 @@ class Bench:
     async def replay(self, arguments: str = "", model: str = "", chat: str = CHAT) -> Mapping[str, Any]:
         """Replay, and return the fact."""
         text = await self.say(f",replay chat={chat} {arguments}", "replay", model)
-        facts = (await self.bot.store.fetch([TapeQuery(REPLAY_TAPE)]))[0]
+        facts = (await self.bot.store.fetch([TapeQuery("bubbot/replay")]))[0]
         assert facts, text
         data: Mapping[str, Any] = facts[-1].payload["data"]
         return {**data, "text": text}
@@ -113,7 +111,7 @@ class Bench:
 async def opened(
     home: Path,
     *,
-    strategies: ContextStrategies = OWN_STRATEGIES,
+    strategies: Any = OWN_STRATEGIES,
     name: str = "bubbot",
     other: Answering | None = None,
     tools: tuple[Tool, ...] = (),
@@ -136,7 +134,7 @@ async def opened(
         return models.setdefault(model.name, made)
 
     if monkeypatch is not None:
-        monkeypatch.setattr(bot_module, "load_strategies", lambda: strategies)
+        monkeypatch.setattr("bubbot.app.bot.load_strategies", lambda: strategies)
     made = make_settings(*settings.values(), model=ModelSettings(name="scripted"), bot=BotSettings(name=name))
     wrappers = PortWrappers(model=choose, tools=(look, *tools))
     async with open_app(made, Home(home), channel_settings={"write": lambda _: None}, wrappers=wrappers) as bot:
@@ -181,7 +179,7 @@ async def test_a_thousand_recorded_requests_come_out_byte_for_byte(tmp_path: Pat
     await check_replay(tmp_path / "home", 1_000)
 
 
-def changed(fold: Callable[[ContextInput], ModelContext]) -> ContextStrategies:
+def changed(fold: Callable[[ContextInput], ModelContext]) -> Any:
     """The strategies with another fold of the one that is chosen here, in its next version."""
     old = OWN_STRATEGIES.find("compact")
     new = replace(
@@ -451,6 +449,6 @@ async def test_a_chat_that_is_erased_while_it_is_replayed_leaves_no_replay(tmp_p
         benches.append(bench)
         await talk(bench, 2)
         assert "was erased" in await bench.say(f",replay chat={CHAT} again=yes", "replay", "scripted/other")
-        assert (await bench.bot.store.fetch([TapeQuery(REPLAY_TAPE)]))[0] == ()
+        assert (await bench.bot.store.fetch([TapeQuery("bubbot/replay")]))[0] == ()
         steps = [entry for entry in await bench.entries("replay") if entry.name == "loop.step"]
         assert len(steps) == len(other.requests) > 0

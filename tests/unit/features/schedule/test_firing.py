@@ -14,7 +14,6 @@ from msgspec import structs
 
 from bubbot.arguments.fields import NoArguments
 from bubbot.errors import DeliveryFailed
-from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.features.access.service import AccessService
 from bubbot.features.budget.metering import budget_subject
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef, FiringFailed, Job, JobRemoved
@@ -40,7 +39,7 @@ from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.tool import tool
-from tests.callers import by
+from tests.callers import by, run
 from tests.doubles import CountingIds
 from tests.gateways import admitting
 from tests.schedules import NOON, Timed, WallClock, fold_job, make_job, timed
@@ -284,11 +283,11 @@ class TestRights:
         rules = admitting(store, owners={"1"})
         assert isinstance(rules.access, AccessService)
         async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
-            await rules.access.grant(by("terminal"), GrantArgs("5", "test", "member"))
+            await run(rules.access.grant, by("terminal"), "5", "test", "member")
             told = await bot.say(HOURLY, sender="5", chat="5")
             assert told.startswith("Scheduled")
             assert (await hours(bot, 1))[0] == "x"
-            await rules.access.revoke(by("terminal"), PersonArgs("5", "test"))
+            await run(rules.access.revoke, by("terminal"), "5", "test")
             assert await hours(bot, 2) == ["", ""]
             assert [one.payload["data"]["reason"] for one in await bot.facts("refused")] == ["reason_revoked"]
             told = await bot.say(",schedules every=true", sender="1", chat="1")

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.features.search.commands import COMMANDS as TAPE_COMMANDS
 from bubbot.features.search.feature import create as create_search
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext, CommandResult
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import validate_args
+from tests.callers import run_shell
 from tests.doubles import SteppingClock
 
 (tape_search,) = create_search().tools
@@ -55,7 +54,7 @@ async def test_search_says_what_it_left_out(chat: TapeService, begin: Callable[.
     zones = [
         entry
         for text in ("tea", "coffee")
-        for entry in (anchor(MEMORY_OPEN), event("memory.long_term", {"content": text}), anchor(MEMORY_SEAL))
+        for entry in (anchor("memory/open"), event("memory.long_term", {"content": text}), anchor("memory/seal"))
     ]
     await chat.append([*zones, message("user", "tea")])
     await chat.hide(7)
@@ -116,11 +115,8 @@ async def test_the_question_itself_is_no_answer(chat: TapeService, begin: Callab
 
 
 async def in_shell(store: TapeStore, words: str, language: str = "en", **options: str) -> CommandResult:
-    (search,) = TAPE_COMMANDS.commands
     context = CommandContext(store, "", SteppingClock(), str, texts=Texts(language))
-    return await search.run(
-        context, validate_args(search.name, search.args, {"tape": "chat", "words": words, **options})
-    )
+    return await run_shell("tape search", context, tape="chat", words=words, **options)
 
 
 async def test_a_shell_searches_any_tape_and_programs_get_the_hits(chat: TapeService, store: TapeStore) -> None:

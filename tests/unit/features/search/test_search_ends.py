@@ -12,7 +12,6 @@ import pytest
 
 from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
-from bubbot.stores.sqlite import text as sqlite_text
 from bubbot.stores.sqlite.index.reader import IndexUnreadable
 from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore
@@ -36,7 +35,7 @@ async def test_a_search_that_takes_too_long_is_ended_with_a_sentence(
     chat: TapeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat.append([message("user", f"word{number}") for number in range(3000)])
-    monkeypatch.setattr(sqlite_text, "SEARCH_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("bubbot.stores.sqlite.text.SEARCH_TIMEOUT_SECONDS", 0.0)
     with pytest.raises(StoreUnavailable, match="longer than 0 seconds"):
         await chat.read(SearchView("nowhere"))
     monkeypatch.undo()
@@ -57,8 +56,8 @@ async def test_a_scan_in_place_of_a_damaged_index_answers_all_queries_from_one_s
         await chat.append([message("user", "another word")])
         return found_entries
 
-    monkeypatch.setattr(sqlite_text, "_find", index_found_damaged)
-    monkeypatch.setattr(sqlite_text, "find_entries", scan_and_write)
+    monkeypatch.setattr("bubbot.stores.sqlite.text._find", index_found_damaged)
+    monkeypatch.setattr("bubbot.stores.sqlite.text.find_entries", scan_and_write)
     first, second = await sqlite_store.fetch([TapeQuery("chat", text="word")] * 2)
     assert len(first) == len(second) == 1
 
@@ -84,9 +83,9 @@ async def test_the_statement_of_a_search_that_nobody_waits_for_is_interrupted(
         raise AssertionError("it ended")
 
     with monkeypatch.context() as inside:
-        inside.setattr(sqlite_text, "_find", search_without_end)
+        inside.setattr("bubbot.stores.sqlite.text._find", search_without_end)
         if not is_cancelled:
-            inside.setattr(sqlite_text, "SEARCH_TIMEOUT_SECONDS", 0.2)
+            inside.setattr("bubbot.stores.sqlite.text.SEARCH_TIMEOUT_SECONDS", 0.2)
         task = asyncio.create_task(sqlite_store.fetch([TapeQuery("chat", text="word")]))
         await begun.wait()
         if is_cancelled:

@@ -12,7 +12,7 @@ import pytest
 
 from bubbot.features.search.view import SearchHit, SearchResult, SearchView
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import IdRanges, TapeQuery, fold_text
 from bubbot.tape.service import TapeService
@@ -45,9 +45,9 @@ def answer(call_id: str, content: str, **meta: str) -> TapeEntry:
 
 def zone(version: int, text: str) -> list[TapeEntry]:
     return [
-        anchor(MEMORY_OPEN, {"version": version}, window=False),
+        anchor("memory/open", {"version": version}, window=False),
         event("memory.long_term", {"content": text}),
-        anchor(MEMORY_SEAL, {"version": version}, window=False),
+        anchor("memory/seal", {"version": version}, window=False),
     ]
 
 
@@ -401,13 +401,11 @@ async def test_the_text_of_a_query_stands_in_payload_or_meta(tape: TapeService) 
     assert (await tape.fetch([TapeQuery(tape.name, searchable_text="human")]))[0] == ()
 
 
-def test_a_query_that_was_cut_counts_if_the_oldest_hit_is_older_than_its_end() -> None:
-    view = SearchView("volcano", limit=2)
-    entries = [replace(message("user", "volcano"), id=place) for place in range(49 + view.max_exact_matches, 49, -1)]
-
-    def hits(*places: int) -> list[SearchHit]:
-        return [SearchHit(place, "message", "", None, "", exact=True) for place in places]
-
-    assert view._is_incomplete([entries], hits(60, 40))
-    assert not view._is_incomplete([entries], hits(60, 51))
-    assert not view._is_incomplete([entries[1:]], hits(60, 40))
+@pytest.mark.parametrize(("left_out_from", "is_incomplete"), [(3, True), (4, True), (5, False)])
+async def test_a_query_that_was_cut_counts_if_the_oldest_hit_is_older_than_its_end(
+    tape: TapeService, left_out_from: int, *, is_incomplete: bool
+) -> None:
+    """The newest 58 of 60 are read."""
+    await tape.append([message("user", "volcano") for _ in range(60)])
+    found = await tape.read(SearchView("volcano", limit=2, excluded_ids=frozenset(range(left_out_from, 61))))
+    assert found.incomplete is is_incomplete

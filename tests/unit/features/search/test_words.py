@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from bubbot.features.search.view import SearchResult, SearchView
 from bubbot.features.search.words import WordsView
 from bubbot.tape.entry import Kind, event, message
-from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.tape.view import QueryAnswers, read_together
+from bubbot.tape.view import read_together
 from tests.doubles import CountingIds, SteppingClock
 
 KINDS = (Kind.MESSAGE, Kind.ANCHOR)
@@ -41,7 +41,7 @@ async def test_a_word_that_no_entry_holds_is_looked_for_by_spelling(chat: TapeSe
 
 
 async def test_hidden_entries_are_left_out(chat: TapeService) -> None:
-    await chat.append([event(CORRECTION, {"corrects": 2, "hide": True})])
+    await chat.append([event("correction", {"corrects": 2, "hide": True})])
     assert await chat.read(find("door")) == ((1,),)
 
 
@@ -60,7 +60,7 @@ class TogetherView:
 
     views: tuple[SearchView, ...]
 
-    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, list[SearchResult]]:
+    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], Any, list[SearchResult]]:
         """See `StepwiseView.steps`."""
         return read_together([view.steps(tape) for view in self.views])
 

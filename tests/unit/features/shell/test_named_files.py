@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.features.shell import named_files
 from bubbot.features.shell.named_files import digest_named_files
 
 
@@ -53,12 +52,12 @@ def test_a_path_from_the_root_counts_if_it_is_in_the_workspace(workspace: Path) 
 
 
 def test_of_many_words_the_first_are_looked_at(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named_files, "MAX_WORDS", 2)
+    monkeypatch.setattr("bubbot.features.shell.named_files.MAX_WORDS", 2)
     assert list(digest_named_files(workspace, ["none", "a.sh", "sub/b.py"])) == ["a.sh"]
 
 
 def test_of_a_large_file_size_and_time_are_taken(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named_files, "MAX_HASHED_BYTES", 3)
+    monkeypatch.setattr("bubbot.features.shell.named_files.MAX_HASHED_BYTES", 3)
     (workspace / "large").write_text("four")
     changed = (workspace / "large").stat().st_mtime_ns
     assert digest_named_files(workspace, ["a.sh", "large"]) == {"a.sh": digest("one"), "large": f"4 {changed}"}

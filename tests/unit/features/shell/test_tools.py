@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from bubbot.features.shell import sandbox as sandboxes
-from bubbot.features.shell.commands import ShellRunArgs, shell_tools
+from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.shell.named_files import digest_named_files
-from bubbot.features.shell.runner import ProgramEnd, ProgramOutput
+from bubbot.features.shell.runner import ProgramOutput
 from bubbot.features.shell.sandbox import (
     BubblewrapSandbox,
     ConfinedSandbox,
@@ -135,7 +135,7 @@ async def test_a_plan_shows_the_command_as_it_runs_and_only_lists_can_be_granted
     made = service(tmp_path)
     run = tool("shell.run", made)
     turn: Any = SimpleNamespace(result_texts=Texts(), session=HOME)
-    argv = ShellRunArgs(argv=("rm", "-r", "a b; c"))
+    argv = run.validate({"argv": ["rm", "-r", "a b; c"]})
     plan = await plan_call(turn, run, argv)
     first, _, rest = plan.details.partition("\n")
     assert first == "rm -r 'a b; c'"
@@ -145,7 +145,7 @@ async def test_a_plan_shows_the_command_as_it_runs_and_only_lists_can_be_granted
     assert plan.target.kind is GrantKind.ARGUMENTS
     other: Any = SimpleNamespace(result_texts=Texts(), session="test:other")
     assert plan.target == (await plan_call(turn, run, argv)).target != (await plan_call(other, run, argv)).target
-    plan = await plan_call(turn, run, ShellRunArgs(script="rm -r a | b"))
+    plan = await plan_call(turn, run, run.validate({"script": "rm -r a | b"}))
     assert plan.details.startswith("rm -r a | b\n")
     assert plan.target is None
 
@@ -239,7 +239,7 @@ async def test_a_program_is_ended_after_its_time_with_all_it_started(tmp_path: P
     mark = new_mark()
     made = service(tmp_path, timeout=0.5)
     result = await made.run(HOME, ["sh", "-c", f"echo begun; (setsid sleep {mark} &) ; sleep {mark}"])
-    assert result.end == ProgramEnd(128 + signal.SIGTERM, "time")
+    assert (result.end.status, result.end.reason) == (128 + signal.SIGTERM, "time")
     assert result.output == "begun\n"
     assert await gone(mark)
 
@@ -251,7 +251,7 @@ async def test_a_turn_that_is_stopped_ends_its_program(
     require(name, request)
     mark, run = new_mark(), tool("shell.run", service(tmp_path, sandbox=name))
     turn = await begin(role=Role.OWNER)
-    task = asyncio.ensure_future(run.run(turn, ShellRunArgs(argv=("sleep", mark))))
+    task = asyncio.ensure_future(run.run(turn, run.validate({"argv": ["sleep", mark]})))
     await until(lambda: _find_processes(mark))
     task.cancel()
     await asyncio.wait({task}, timeout=LIMIT_SECONDS)

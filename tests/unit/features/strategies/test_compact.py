@@ -16,7 +16,7 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import TapeCorrupt
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.features.strategies.compact import find_cut
-from bubbot.features.strategies.facts import CUT, ContextCut
+from bubbot.features.strategies.facts import ContextCut
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelTraits
 from bubbot.runtime.compose import ContextPolicy
@@ -69,13 +69,13 @@ def test_the_estimate_errs_on_the_safe_side(text: str, least: int) -> None:
 def test_a_cut_of_an_earlier_version_or_of_an_import_is_read_as_far_as_it_goes(
     data: dict[str, Any], cut: ContextCut
 ) -> None:
-    assert ContextCut.of(event(CUT, data)) == cut
+    assert ContextCut.of(event("context/cut", data)) == cut
 
 
 @pytest.mark.parametrize("data", [{}, {"from": "x"}, {"from": True, "results": []}, {"since": "2026"}])
 def test_a_cut_that_says_nothing_of_its_place_is_none(data: dict[str, Any]) -> None:
     with pytest.raises(TapeCorrupt):
-        ContextCut.of(event(CUT, data))
+        ContextCut.of(event("context/cut", data))
 
 
 def test_a_cut_is_stored_without_what_it_does_not_say() -> None:
@@ -129,29 +129,29 @@ class TestRecordedCuts:
         return [str(one["content"]) for one in context.messages][1:]
 
     async def test_a_recorded_cut_holds_though_there_would_be_room_again(self, told: TapeService) -> None:
-        await told.append([event(CUT, {"from": 6})])
+        await told.append([event("context/cut", {"from": 6})])
         assert await self.lines(told) == ["q2", "a2", "q3", "a3"]
 
     async def test_the_newest_of_several_cuts_counts(self, told: TapeService) -> None:
-        await told.append([event(CUT, {"from": 4}), event(CUT, {"from": 8})])
+        await told.append([event("context/cut", {"from": 4}), event("context/cut", {"from": 8})])
         assert await self.lines(told) == ["q3", "a3"]
 
     async def test_a_cut_of_an_earlier_window_does_not(self, told: TapeService) -> None:
-        await told.append([event(CUT, {"from": 8})])
+        await told.append([event("context/cut", {"from": 8})])
         await told.handoff("phase/x", recalls=[(2, 9)])
         assert await self.lines(told) == [f"{who}{number}" for number in range(4) for who in "qa"]
 
     async def test_without_a_budget_nothing_is_cut(self, told: TapeService) -> None:
-        await told.append([event(CUT, {"from": 6})])
+        await told.append([event("context/cut", {"from": 6})])
         assert len(await self.lines(told, None)) == 8
 
     async def test_a_cut_at_an_entry_that_was_hidden_since_begins_with_the_next(self, told: TapeService) -> None:
-        await told.append([event(CUT, {"from": 6})])
+        await told.append([event("context/cut", {"from": 6})])
         await told.hide(6)
         assert await self.lines(told) == ["a2", "q3", "a3"]
 
     async def test_the_window_itself_is_untouched(self, told: TapeService) -> None:
-        await told.append([event(CUT, {"from": 6})])
+        await told.append([event("context/cut", {"from": 6})])
         assert len((await told.read(ContextView())).messages) == 9
 
 
@@ -178,7 +178,7 @@ class TestInTurns:
                 after.messages[: len(before.messages)] != before.messages
                 for before, after in zip(bench.requests, bench.requests[1:], strict=False)
             )
-            assert breaks == len(await bench.events(CUT)) > 1
+            assert breaks == len(await bench.events("context/cut")) > 1
             assert breaks < 10
 
     async def test_the_message_that_is_asked_is_never_cut(self, memory_store: InMemoryStore) -> None:
@@ -302,9 +302,11 @@ class TestPointers:
         assert LONG not in str(context.messages[-1]["content"])
         assert [item["role"] for item in context.messages[-3:]] == ["user", "assistant", "tool"]
 
-    async def test_what_is_left_out_is_named_with_its_first_and_last_day(self, looked: TapeService) -> None:
+    async def test_what_is_left_out_is_named_with_its_first_and_last_day(
+        self, memory_store: InMemoryStore, looked: TapeService
+    ) -> None:
         later = TapeService(
-            looked._store,  # as after a night
+            memory_store,  # as after a night
             looked.name,
             now=lambda: datetime(2026, 11, 24, 9, tzinfo=UTC),
             new_id=CountingIds(),
@@ -333,7 +335,7 @@ class TestPointers:
             await tape.append([message("user", f"q{number}"), *[event("x", {})] * (number % 150)])
             context = await self.read(tape, 400)
             await tape.append(context.facts)
-        cuts = (await tape.fetch([TapeQuery("tape", names=(CUT,), kinds=("event",))]))[0]
+        cuts = (await tape.fetch([TapeQuery("tape", names=("context/cut",), kinds=("event",))]))[0]
         ranges = cuts[-1].payload["data"]["left_out"]
         assert 1 < len(ranges) <= 4
         first = ranges[0][0]
@@ -350,7 +352,7 @@ class TestRequestsOfTheFirstVersion:
             memory_store, ScriptedModel(traits=traits), Options(compose=ContextPolicy("compact", strategies=older))
         ) as bench:
             await talk(bench, 60)
-            assert await bench.events(CUT)
+            assert await bench.events("context/cut")
             assert {step["view"]["strategy_version"] for step in await bench.events("loop.step")} == {1}
             await assert_rebuilt(bench)
         async with running(memory_store, ScriptedModel(traits=traits), life="second") as bench:
@@ -368,6 +370,6 @@ class TestRequestsOfTheFirstVersion:
             memory_store, ScriptedModel(traits=ModelTraits(context_tokens=6_000)), Options(compose=policy)
         ) as bench:
             await talk(bench, 60)
-            assert len(await bench.events(CUT)) > 1
+            assert len(await bench.events("context/cut")) > 1
             assert {step["view"]["strategy_version"] for step in await bench.events("loop.step")} == {version}
             await assert_rebuilt(bench)

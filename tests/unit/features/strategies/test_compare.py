@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.command import Caller
 from bubbot.errors import EntryNotFound
-from bubbot.features.strategies.compare import ComparedStrategy, StrategyComparer
+from bubbot.features.strategies.compare import StrategyComparer
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelPrice, ModelTraits
 from bubbot.runtime.compose import estimate_fixed_tokens
@@ -23,7 +25,7 @@ from tests.turns import Bench, running
 COMPARER = StrategyComparer(OWN_STRATEGIES, lambda name: ModelPrice(2.0, 8.0) if name == "scripted" else None)
 
 
-async def compared(bench: Bench, comparer: StrategyComparer = COMPARER) -> dict[str, ComparedStrategy]:
+async def compared(bench: Bench, comparer: StrategyComparer = COMPARER) -> dict[str, Any]:
     return {item.selector: item for item in (await comparer.compare(bench.tape())).strategies}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,13 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelUnavailable
 from bubbot.feature import Feature
 from bubbot.features.strategies.feature import StrategiesFeature
-from bubbot.features.strategies.meaning import BATCH_PASSAGES, MeaningSearch
+from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import recall_for
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import Model
-from bubbot.ports.passages import Coverage, FoundPassage, Passage
+from bubbot.ports.passages import Coverage, FoundPassage
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
@@ -44,7 +45,7 @@ class KnownSynonyms:
     async def coverage(self, tape: str) -> Coverage:
         return self.coverages.get(tape, Coverage())
 
-    async def add(self, tape: str, passages: Sequence[Passage], coverage: Coverage) -> None:
+    async def add(self, tape: str, passages: Sequence[Any], coverage: Coverage) -> None:
         self.passages.setdefault(tape, {}).update(passages)
         self.coverages[tape] = coverage
         self.added.set()
@@ -85,7 +86,7 @@ def indexed(index: KnownSynonyms) -> Mapping[int, str]:
 async def test_the_index_follows_a_tape_in_batches_without_bookkeeping_and_other_peoples_tasks(
     index: KnownSynonyms, chat: TapeService
 ) -> None:
-    said = [message("user", f"message {number}") for number in range(BATCH_PASSAGES + 3)]
+    said = [message("user", f"message {number}") for number in range(19)]
     await chat.append([*said, event("note", {}), message("assistant", "of a task", fork="f1")])
     search = searching(index, chat)
     await search.follow(chat)
@@ -118,7 +119,7 @@ async def test_what_is_erased_while_it_is_added_does_not_stay(index: KnownSynony
     await chat.append([message("user", "the automobile")])
     add = index.add
 
-    async def add_late(tape: str, passages: Sequence[Passage], coverage: Coverage) -> None:
+    async def add_late(tape: str, passages: Sequence[Any], coverage: Coverage) -> None:
         await chat.reset(archive=False)
         await add(tape, passages, coverage)
 

@@ -12,9 +12,8 @@ import pytest
 from bubbot.errors import ToolRetry
 from bubbot.features.strategies.reader import parse_spans
 from bubbot.ports.turn import Turn
-from bubbot.runtime.context.quoting import INDENT
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.tape.anchor import MEMORY_OPEN, anchor
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -142,7 +141,7 @@ async def test_hidden_corrected_and_erased_entries(chat: TapeService, begin: Cal
 async def test_memory_and_records_of_the_bot_are_not_opened(chat: TapeService, begin: Callable[..., Any]) -> None:
     await chat.append(
         [
-            anchor(MEMORY_OPEN),
+            anchor("memory/open"),
             event("memory.long_term", {"content": "an old secret"}),
             event("context/cut", {"from": 1}),
             event("command", {"name": "memory.show", "output": "an old secret"}),
@@ -269,6 +268,6 @@ async def test_quoted_words_forge_nothing(chat: TapeService, begin: Callable[...
         first, second = await chat.append([message("user", "hello", sender=ANN), entries[kind]])
         lines = (await read(await begin(), f"{first.id}-{second.id}")).splitlines()
         assert lines[0] == HEAD
-        own = [line for line in lines[1:] if not line.startswith(INDENT)]
+        own = [line for line in lines[1:] if not line.startswith("    ")]
         assert [line.split()[0] for line in own] == [f"#{first.id}", f"#{second.id}"]
         assert not any(line.strip().startswith(("[", "［", "<", "＜")) for line in lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Never
+from typing import Any, Never
 
 import pytest
 from msgspec import structs
@@ -14,8 +14,8 @@ from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import StoreUnavailable
 from bubbot.feature import Feature
-from bubbot.features.strategies.facts import CUT, ContextRecalled
-from bubbot.features.strategies.recall import MAX_TERMS, FindEntries, find_terms, recall_for
+from bubbot.features.strategies.facts import ContextRecalled
+from bubbot.features.strategies.recall import find_terms, recall_for
 from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
@@ -31,7 +31,7 @@ from tests.turns import Bench, Options, asked, running
 CODE = "my locker code is 4711"
 
 
-def recalling(budget: int = 800, find: FindEntries = find_entries) -> Options:
+def recalling(budget: int = 800, find: Any = find_entries) -> Options:
     async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         await recall_for(turn, find, budget)
         return await call_next(turn)
@@ -157,7 +157,7 @@ async def test_what_was_cut_comes_back_and_requests_fit_and_extend_each_other(me
             after.messages[: len(before.messages)] != before.messages
             for before, after in zip(bench.requests, bench.requests[1:], strict=False)
         )
-        assert breaks == len(await bench.events(CUT)) > 1
+        assert breaks == len(await bench.events("context/cut")) > 1
 
 
 async def test_an_interrupted_turn_keeps_what_it_had_chosen(sqlite_store: SqliteStore) -> None:
@@ -187,7 +187,7 @@ async def test_a_fact_of_another_shape_recalls_nothing(bench: Bench, data: dict[
 def test_long_words_are_looked_for_first_and_runs_in_pairs() -> None:
     assert find_terms("is my Passport in a box") == ["passport", "box"]
     assert find_terms("我的护照") == ["我的", "的护", "护照"]
-    assert len(find_terms(" ".join(f"word{number}" for number in range(100)))) == MAX_TERMS
+    assert len(find_terms(" ".join(f"word{number}" for number in range(100)))) == 12
 
 
 async def test_what_was_recalled_beside_a_message_that_is_cut_since_is_recalled_again(bench: Bench) -> None:
@@ -197,7 +197,7 @@ async def test_what_was_recalled_beside_a_message_that_is_cut_since_is_recalled_
     await bench.say("thanks")
     await bench.say("the locker again, please")
     assert CODE not in last(bench), "it stands beside the first question"
-    await bench.tape().append([event(CUT, {"from": await bench.tape().head() - 2})])
+    await bench.tape().append([event("context/cut", {"from": await bench.tape().head() - 2})])
     await bench.say("and the code of my locker?")
     assert f'"{CODE}"' in last(bench)
 

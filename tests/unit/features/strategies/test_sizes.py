@@ -10,8 +10,8 @@ import pytest
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
-from bubbot.features.strategies.sizes import LEAST_READ, ContextSizes, least_tokens, read_size
-from bubbot.models.catalogue.sizes import ASSUMED_CONTEXT_TOKENS, find_traits
+from bubbot.features.strategies.sizes import ContextSizes, least_tokens, read_size
+from bubbot.models.catalogue.sizes import find_traits
 from bubbot.models.catalogue.tokens import TokenizerCache
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
@@ -85,7 +85,7 @@ def test_a_size_that_nobody_knows_is_assumed_and_gives_way_to_one_that_is_told()
     lessons = no_lessons()
     traits = find_traits("openai/own", own_address=True, server="127.0.0.1:8080")
     model = LazyModel("openai/own", traits, ScriptedModel, lessons)
-    assert (model.traits.context_tokens, model.traits.assumes_size) == (ASSUMED_CONTEXT_TOKENS, True)
+    assert (model.traits.context_tokens, model.traits.assumes_size) == (32_768, True)
     lessons.try_out(Lesson.of_size("openai/own", "elsewhere", "context", 4_096))
     assert model.traits.assumes_size
     lessons.try_out(Lesson.of_size("openai/own", "127.0.0.1:8080", "context", 8_192))
@@ -172,7 +172,7 @@ async def test_each_answer_may_come_from_a_process_of_its_own(memory_store: InMe
     ("read", "cached"),
     [
         ([2_050, None, 2_050], 0),
-        ([LEAST_READ - 1] * 3, 0),
+        ([999] * 3, 0),
         ([2_050, 2_050, 2_050], 1),
         ([None] * 3, 0),
         ([1_100, 3_000, 1_100], 0),

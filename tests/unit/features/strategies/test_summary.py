@@ -16,6 +16,8 @@ from bubbot.feature import Feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
+from bubbot.gateway.channel_runtime import ChannelPolicy
+from bubbot.gateway.outbound import RetryPolicy
 from bubbot.home import Home
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.models.scripted import ScriptedModel
@@ -23,6 +25,7 @@ from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Deletion, Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.queue import QueuePolicy
 from bubbot.settings.sections import ModelSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
@@ -465,14 +468,13 @@ async def test_a_process_that_dies_before_it_asks_for_a_summary_asks_after_the_n
 
 async def test_a_channel_whose_queue_is_full_still_gets_its_summary(memory_store: InMemoryStore) -> None:
     model = SummarisingModel(size=6_000)
-    async with summarising(memory_store, model) as bench:
-        bench.gate._slots = asyncio.Semaphore(1)
+    rules = ChannelPolicy(QueuePolicy(), RetryPolicy(()), one_lane=True, queue_limit=1)
+    async with summarising(memory_store, model, rules=rules) as bench:
         async with asyncio.timeout(5):
             for number in range(20):
                 await bench.say(f"fact {number}: {LONG}")
             await bench.quiet()
         assert await summaries(bench)
-        assert bench.gate._slots._value == 1
 
 
 async def test_a_summary_in_a_group_names_the_speakers_and_the_window_before_it(memory_store: InMemoryStore) -> None:

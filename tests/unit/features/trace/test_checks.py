@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from bubbot.features.trace.checks import KEY_FILE, check_trace
 from bubbot.home import Home
-from bubbot.ports.checks import Finding
 from tests.planting import found, look, mend, mends, plants
 
 
-def check(home: Home) -> list[Finding]:
+def check(home: Home) -> Any:
     """What is found under the settings of a home."""
-    return look(check_trace, home, lambda settings: settings.trace)
+    return look("trace", home)
 
 
 def test_nothing_is_said_of_a_page_that_nobody_serves(home: Home) -> None:
@@ -37,7 +36,7 @@ def test_a_proxy_that_speaks_https_is_fine(home: Home) -> None:
 @mends("trace.key_readable")
 def test_a_key_that_others_can_read(home: Home, tmp_path: Path) -> None:
     home.config.write_text("[trace]\nport = 8766\n")
-    key = home.path / KEY_FILE
+    key = home.path / "trace.key"
     key.write_bytes(bytes(32))
     key.chmod(0o644)
     assert str(key) in found(check(home))["trace.key_readable"].cause

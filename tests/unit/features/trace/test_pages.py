@@ -17,11 +17,8 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, TapeCorrupt
 from bubbot.features.search.panels import PANELS as SEARCH_PANELS
-from bubbot.features.trace import export
-from bubbot.features.trace.export import MAX_EXPORT_ENTRIES
-from bubbot.features.trace.pages import SESSIONS_PER_PAGE, TracePages
+from bubbot.features.trace.pages import TracePages
 from bubbot.features.trace.render import PageRenderer
-from bubbot.features.trace.timeline import PAGE_ENTRIES
 from bubbot.panel import FeaturePanel, Panel, PanelQuery, PanelReader
 from bubbot.ports.pages import LoginForm, PageRequest
 from bubbot.stores.inmemory import InMemoryStore
@@ -127,11 +124,11 @@ async def test_the_list_has_sessions_and_apart_from_them_the_tapes_of_the_system
 
 
 async def test_a_long_list_has_pages(memory_store: InMemoryStore) -> None:
-    for number in range(SESSIONS_PER_PAGE + 1):
+    for number in range(51):
         await memory_store.append([Batch(f"bubbot/{number}", (message("user", "x"),))])
     pages = pages_of(memory_store)
     first, last = await look(pages, "/?kind=system"), await look(pages, "/?kind=system&page=2")
-    assert [page.count('scope="row"') for page in (first, last)] == [SESSIONS_PER_PAGE, 1]
+    assert [page.count('scope="row"') for page in (first, last)] == [50, 1]
     assert [('rel="prev"' in page, 'rel="next"' in page) for page in (first, last)] == [(False, True), (True, False)]
     assert await look(pages, "/?kind=system&page=9") == last
     assert await look(pages, "/?kind=system&page=0") == first
@@ -215,7 +212,7 @@ async def test_pages_go_by_ids_and_stay_on_the_tape(memory_store: InMemoryStore)
         page = await look(pages, f"/session/long/timeline?from={start}")
         assert ("Entries 1 to 100" in page) == (start in ("0", "1")), start
     assert "Entries 250 to 250" in await look(pages, "/session/long/timeline?from=999999")
-    assert newest.count('class="entry"') == PAGE_ENTRIES
+    assert newest.count('class="entry"') == 100
 
 
 async def test_a_long_text_is_cut_and_comes_whole_in_pages(memory_store: InMemoryStore) -> None:
@@ -225,7 +222,25 @@ async def test_a_long_text_is_cut_and_comes_whole_in_pages(memory_store: InMemor
     first = await look(pages, "/session/long/entry/1")
     (count,) = re.findall(r"Page 1 of (\d+)", first)
     assert len(first) < 100_000
-    assert "END" in await look(pages, f"/session/long/entry/1?page={count}")
+    last = await look(pages, f"/session/long/entry/1?page={count}")
+    assert "END" in last
+    assert [await look(pages, f"/session/long/entry/1?page={number}") for number in (-5, 9_999)] == [first, last]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\n\ttext, 日本語, \U0001f469\u200d\U0001f467, a\u200fb", None),
+        ("\x00\x07\x1b[2J\r", "␀␇␛[2J␍"),
+        ("\x7f\x9b", "␡⟨U+009B⟩"),
+        ("a\u202eb\u2066c\u061cd", "a⟨U+202E⟩b⟨U+2066⟩c⟨U+061C⟩d"),
+        ("hid\U000e0041den", "hid⟨U+E0041⟩den"),
+        ("a\u2028b", "a⟨U+2028⟩b"),
+    ],
+)
+async def test_what_is_hidden_is_written_out(memory_store: InMemoryStore, text: str, shown: str | None) -> None:
+    await memory_store.append([Batch("talk", (message("user", text),))])
+    assert f">{shown or text}<" in await look(pages_of(memory_store), "/session/talk/entry/1")
 
 
 @pytest.mark.parametrize("damaged", [1, 2])
@@ -302,9 +317,9 @@ async def test_an_export_of_nothing_says_what_there_is(store: InMemoryStore, fir
 
 
 async def test_too_large_an_export_names_one_that_fits(memory_store: InMemoryStore) -> None:
-    await memory_store.append([Batch("long", tuple(message("user", "x") for _ in range(MAX_EXPORT_ENTRIES + 5)))])
-    with pytest.raises(ConfigError, match=f"such as 6 to {MAX_EXPORT_ENTRIES + 5}"):
-        await look(pages_of(memory_store), f"/session/long/export?first=1&last={MAX_EXPORT_ENTRIES + 5}")
+    await memory_store.append([Batch("long", tuple(message("user", "x") for _ in range(2005)))])
+    with pytest.raises(ConfigError, match="such as 6 to 2005"):
+        await look(pages_of(memory_store), "/session/long/export?first=1&last=2005")
 
 
 @pytest.mark.parametrize(
@@ -475,7 +490,7 @@ async def test_a_page_reads_no_more_of_a_long_tape_than_of_a_short_one(store: In
 async def test_an_export_of_very_long_texts_names_a_part_that_fits(
     memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "MAX_EXPORT_CHARS", 25)
+    monkeypatch.setattr("bubbot.features.trace.export.MAX_EXPORT_CHARS", 25)
     await memory_store.append([Batch("long", tuple(message("user", "0123456789") for _ in range(5)))])
     with pytest.raises(ConfigError, match="such as 2 to 3"):
         await look(pages_of(memory_store), "/session/long/export?first=2&last=5")

@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, nodes
 
-from bubbot.features.trace.entries import FILE_KINDS
-from bubbot.features.trace.turn_list import ORIGINS
 from tests.docs.pages import ROOT
 from tests.unit.texts.test_texts import SENTENCES, wanted
 
 TEMPLATES = sorted((ROOT / "bubbot").rglob("templates/*.html"))
 BUILT = {
-    "trace_file_": FILE_KINDS,
-    "trace_origin_": ORIGINS,
+    "trace_file_": ("image", "audio", "voice", "video", "file"),
+    "trace_origin_": ("schedule", "approval", "command"),
     "trace_from_": ("people", "world"),
     "trace_kind_": ("sessions", "archives", "system"),
     "trace_none_": ("sessions", "archives", "system"),

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bubbot.errors import EntryNotFound
-from bubbot.features.trace.turn import TurnSpan, find_turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event, message
-from bubbot.tape.events import TURN_END, TURN_START
-from bubbot.tape.service import TapeService
-from tests.doubles import CountingIds, SteppingClock
+from bubbot.tape.store import Batch
+from tests.unit.features.trace.test_pages import look, pages_of
 
 
 def start(turn: str) -> TapeEntry:
-    return event(TURN_START, {}, turn=turn)
+    return event("turn/start", {}, turn=turn)
 
 
-async def test_a_turn_goes_on_to_its_end_to_the_next_start_or_to_the_end_of_the_tape() -> None:
-    tape = TapeService(InMemoryStore(), "tape", now=SteppingClock(), new_id=CountingIds())
-    await tape.append([message("user", "a"), start("cut"), message("user", "b"), start("done"), message("user", "c")])
-    await tape.append([event(TURN_END, {}), message("user", "d"), start("runs"), message("user", "e")])
-    cut, done = TurnSpan("cut", 2, 3, is_open=True), TurnSpan("done", 4, 6)
-    runs = TurnSpan("runs", 8, 9, is_open=True)
-    assert [await find_turn(tape, str(number)) for number in (2, 3, 4, 5, 6, 8, 9)] == [
-        cut,
-        cut,
-        done,
-        done,
-        done,
-        runs,
-        runs,
+async def test_a_turn_goes_on_to_its_end_to_the_next_start_or_to_the_end_of_the_tape(
+    memory_store: InMemoryStore,
+) -> None:
+    said = [message("user", letter) for letter in "abcde"]
+    cut, done, runs = [start("cut"), said[1]], [start("done"), said[2], event("turn/end", {})], [start("runs"), said[4]]
+    await memory_store.append([Batch("talk", (said[0], *cut, *done, said[3], *runs))])
+    pages = pages_of(memory_store)
+
+    async def entries(turn: object) -> str:
+        return " ".join(re.findall(r"Entries</dt><dd>([^<]*)<", await look(pages, f"/session/talk/turn/{turn}")))
+
+    assert [await entries(number) for number in (2, 3, 4, 5, 6, 8, 9)] == [
+        *["2–3"] * 2,
+        *["4–6"] * 3,
+        *["8–9"] * 2,
     ]
-    assert [await find_turn(tape, name) for name in ("cut", "do", "r")] == [cut, done, runs]
-    for wrong in ("1", "7", "10", "0", "other", ""):
+    assert [await entries(name) for name in ("cut", "do", "r")] == ["2–3", "4–6", "8–9"]
+    for wrong in ("1", "7", "10", "0", "other"):
         with pytest.raises(EntryNotFound):
-            await find_turn(tape, wrong)
+            await entries(wrong)

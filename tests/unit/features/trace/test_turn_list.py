@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.trace.turn_list import MAX_LINE_ENTRIES, PAGE_TURNS
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.entry import TapeEntry, error, event, message
@@ -142,14 +141,14 @@ async def test_a_turn_of_an_imported_tape_may_name_anything(store: InMemoryStore
 
 
 async def test_the_numbers_of_a_very_long_turn_are_left_to_its_page(store: InMemoryStore) -> None:
-    steps = [event("loop.step", {"step": 1, "model": "m", "cost": 0.5}) for _ in range(MAX_LINE_ENTRIES)]
+    steps = [event("loop.step", {"step": 1, "model": "m", "cost": 0.5}) for _ in range(100)]
     await add_turn(store, message("user", "long"), *steps, message("assistant", "the end"))
     (line,) = lines_of(await look(pages_of(store), "/session/talk"))
     assert re.search(r"long the end m · [\d.]+ s$", line)
 
 
 async def test_turns_come_in_pages_and_each_once(store: InMemoryStore) -> None:
-    for number in range(PAGE_TURNS + 3):
+    for number in range(28):
         await add_turn(store, message("user", f"question {number}"), message("assistant", f"answer {number}"))
     pages, address, shown = pages_of(store), "/session/talk", []
     while address:
@@ -157,7 +156,7 @@ async def test_turns_come_in_pages_and_each_once(store: InMemoryStore) -> None:
         shown += [int(number) for number in re.findall(r"question (\d+)", page)]
         older = re.findall(r'<a rel="next" href="([^"]+)"', page)
         address = older[0] if older else ""
-    assert shown == list(range(PAGE_TURNS + 2, -1, -1))
+    assert shown == list(range(27, -1, -1))
 
 
 async def test_what_a_running_turn_has_written_stands_above_the_turns(store: InMemoryStore) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from wcwidth import wcswidth
 
-from bubbot.features.usage.commands import COMMANDS as USAGE_COMMANDS
-from bubbot.features.usage.commands import UsageReportArgs
-from bubbot.features.usage.reporter import MAX_BAR_WIDTH, UsageReporter
+from bubbot.features.usage.reporter import UsageReporter
 from bubbot.ports.usage import BudgetSubject
 from bubbot.shell_command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.budgets import opened, plan, spend
+from tests.callers import run_shell
 from tests.doubles import CountingIds, SteppingClock
 
 
@@ -31,8 +30,7 @@ async def bars(store: InMemoryStore, width: int, *chats: tuple[str, int], langua
         terminal_width=width,
         texts=Texts(language),
     )
-    (command,) = USAGE_COMMANDS.commands
-    summary, *lines = (await command.run(context, UsageReportArgs(by="chat"))).text.splitlines()
+    summary, *lines = (await run_shell("usage", context, by="chat")).text.splitlines()
     assert "USD" in summary
     return lines
 
@@ -52,7 +50,7 @@ async def test_a_bar_is_as_long_as_its_amount(memory_store: InMemoryStore) -> No
 async def test_no_line_is_wider_than_the_terminal(memory_store: InMemoryStore, width: int) -> None:
     lines = await bars(memory_store, width, ("test:" + "家庭" * 30, 80), ("test:b", 1), language="zh")
     assert lines[0] == "按聊天："
-    assert max(map(wcswidth, lines)) <= min(width, MAX_BAR_WIDTH)
+    assert max(map(wcswidth, lines)) <= min(width, 100)
     assert "…" in lines[1]
     assert lines[1].endswith("80.00 USD 调用 1 次")
 

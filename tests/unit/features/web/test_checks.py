@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bubbot.features.web import reading
-from bubbot.features.web.checks import check_web
-from bubbot.features.web.settings import WebSettings
 from bubbot.home import Home
-from bubbot.ports.checks import Finding
 from tests.planting import found, look, mend, mends, plants
 
 
-def check(home: Home) -> list[Finding]:
+def check(home: Home) -> Any:
     """What is found under the settings of a home."""
-    return look(check_web, home, lambda settings: settings.section(WebSettings))
+    return look("web", home)
 
 
 def test_nothing_is_said_of_what_is_off(home: Home) -> None:
@@ -34,7 +31,9 @@ def test_an_engine_without_a_key(home: Home, tmp_path: Path) -> None:
 
 @plants("web.packages_missing")
 def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "list_missing_packages", lambda: ["trafilatura", "ddgs"])
+    monkeypatch.setattr(
+        "bubbot.features.web.reading.find_spec", lambda name: None if name in ("trafilatura", "ddgs") else name
+    )
     home.config.write_text("[tools.web]\nenabled = true\n")
     finding = found(check(home))["web.packages_missing"]
     assert "trafilatura, ddgs" in finding.cause

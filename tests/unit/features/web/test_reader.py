@@ -6,10 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from bubbot.features.web import reading
-
 
 def in_child(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     begin = "from bubbot.features.web import reader\n"
@@ -31,9 +27,3 @@ def test_the_time_for_an_article_ends_with_it(tmp_path: Path) -> None:
         "print('tea' in page['text'], signal.getitimer(signal.ITIMER_VIRTUAL))"
     )
     assert in_child(code, tmp_path).stdout == "True (0.0, 0.0)\n"
-
-
-def test_the_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reading.list_missing_packages() == []
-    monkeypatch.setattr(reading, "find_spec", lambda name: None if name == "ddgs" else object())
-    assert reading.list_missing_packages() == ["ddgs"]

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 from pydantic import SecretStr
 
 from bubbot.features.web.client import WebError
 from bubbot.features.web.commands import web_tools
-from bubbot.features.web.feature import build_engines, web_feature
-from bubbot.features.web.reading import READER_FILE, EngineQuery, PageReader, WebResult
+from bubbot.features.web.feature import web_feature
+from bubbot.features.web.reading import PageReader, WebResult
 from bubbot.features.web.search import (
     SearchEngine,
     brave_engine,
@@ -32,6 +33,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
 from bubbot.tool import GrantKind, GrantTarget, Tool, plan_call
 from tests.approving import approving
+from tests.docs.pages import ROOT
 from tests.e2e.test_images import PNG
 from tests.pdfs import pdf
 from tests.turns import Options, Played, calls, running, says
@@ -233,7 +235,8 @@ async def test_a_refusal_does_not_tell_what_a_name_stands_for(memory_store: InMe
 async def test_a_reader_takes_no_more_memory_than_it_may() -> None:
     code = "import runpy, sys; m = runpy.run_path(sys.argv[1]); m['set_limits'](); bytearray(2_000_000_000)"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code, str(READER_FILE)), stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", code, str(ROOT / "bubbot" / "features" / "web" / "reader.py")),
+        stderr=asyncio.subprocess.PIPE,
     )
     _, errors = await process.communicate()
     assert b"MemoryError" in errors
@@ -363,12 +366,12 @@ class LocalReader(PageReader):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
-        self.queries: list[EngineQuery] = []
+        self.queries: list[Any] = []
 
-    async def build_query(self, engine: str, query: str) -> EngineQuery:
+    async def build_query(self, engine: str, query: str) -> Any:
         built = await super().build_query(engine, query)
         self.queries.append(built)
-        return EngineQuery(built.method, self.url, built.payload)
+        return structs.replace(built, url=self.url)
 
 
 async def test_engines_without_a_key_are_asked_through_the_guarded_client() -> None:
@@ -398,7 +401,6 @@ def test_the_engines_are_those_that_have_what_they_need_in_the_order_of_the_sett
     settings = WebSettings(engines=["tavily", "searxng"], searxng_url="http://localhost:8888", tavily_key=key)
     assert settings.list_engines() == ["tavily", "searxng"]
     assert WebSettings(engines=["brave"]).list_engines() == []
-    assert [made.name for made in build_engines(settings, UNUSED, UNUSED, UNUSED)] == ["tavily", "searxng"]
     with pytest.raises(ValueError, match="google"):
         WebSettings(engines=["google"])
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bubbot.features.why.commands import COMMANDS as WHY_COMMANDS
-from bubbot.features.why.commands import WhySessionArgs
 from bubbot.shell_command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message
 from bubbot.tape.service import TapeService
+from tests.callers import run_shell
 from tests.doubles import CountingIds, SteppingClock
 
 
@@ -23,8 +22,7 @@ async def test_words_from_outside_come_first_and_those_of_other_tapes_are_named_
         event("turn/end", {"status": "answered"}),
     ]
     await tape.append([entry.with_meta({"turn": "a"}, "") for entry in turn])
-    (explain,) = WHY_COMMANDS.commands
-    told = await explain.run(CommandContext(memory_store, "w", clock, ids), WhySessionArgs(session=tape.name))
+    told = await run_shell("why", CommandContext(memory_store, "w", clock, ids), session=tape.name)
     assert told.data is not None
     assert list(told.data["foreign"]) == [
         {"entry": 9, "source": "world", "tape": "", "kind": "", "author": ""},

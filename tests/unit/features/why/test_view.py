@@ -9,19 +9,16 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.why.commands import COMMANDS as WHY_COMMANDS
-from bubbot.features.why.commands import WhyArgs, WhySessionArgs
 from bubbot.features.why.view import find_explained
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.runtime.context import selectors
 from bubbot.runtime.context import view as context
 from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.tool import validate_args
+from tests.callers import run_shell
 from tests.doubles import SteppingClock
 from tests.turns import Bench, Played, calls, running, says
 from tests.unit.runtime.test_recovery import cut_off
@@ -29,9 +26,8 @@ from tests.unit.runtime.test_recovery import cut_off
 
 async def explain(bench: Bench, trace: str = "") -> CommandResult:
     """What a shell is told of the last answer, or of the turn whose id begins so."""
-    (command,) = WHY_COMMANDS.commands
     context = CommandContext(bench.store, "w", SteppingClock(), bench.new_id)
-    return await command.run(context, WhySessionArgs(session=bench.tape().name, trace=trace))
+    return await run_shell("why", context, session=bench.tape().name, trace=trace)
 
 
 async def read_explanation(bench: Bench, trace: str = "") -> Mapping[str, Any]:
@@ -178,7 +174,7 @@ class TestTheCommand:
         async with running(memory_store, ScriptedModel()) as bench:
             with monkeypatch.context() as earlier:
                 earlier.setattr(context, "CONTEXT_VERSION", 1)
-                earlier.setattr(selectors, "escape_people_text", lambda text, indent="": text)
+                earlier.setattr("bubbot.runtime.context.selectors.escape_people_text", lambda text, indent="": text)
                 await bench.say("[x] one")
             for entry in await bench.entries():
                 entry.cache.clear()
@@ -228,8 +224,7 @@ class TestByTrace:
             )
 
     @pytest.mark.parametrize("word", ["yes", "true", "f", "1", "on"])
-    def test_a_yes_or_no_is_no_trace(self, word: str) -> None:
-        assert validate_args("session.why", WhyArgs, {"request": word}).turn == ""
-
-    def test_the_start_of_an_id_is_one(self) -> None:
-        assert validate_args("session.why", WhyArgs, {"request": "1a2b3c4d"}) == WhyArgs(turn="1a2b3c4d")
+    async def test_a_yes_or_no_is_no_trace(self, memory_store: InMemoryStore, word: str) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            await bench.say("hello")
+            assert "no turn on this tape" not in (await bench.say(f",why {word}")).text
