@@ -57,7 +57,7 @@ def charts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was to be drawn; other tests draw."""
     charts: list[Any] = []
 
-    async def noted(_: Texts, chart: Any) -> Any:
+    async def noted(chart: Any) -> Any:
         charts.append(chart)
         return SimpleNamespace(image=b"", numbered={}, format_numbered=lambda _texts: [])
 
