@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, overload
@@ -36,7 +36,6 @@ from bubbot.errors import (
 from bubbot.log import printable
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.shell_command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult, TableResult
 from bubbot.tape.entry import thaw
 from bubbot.texts import COMMAND_PREFIX, Texts
@@ -81,7 +80,7 @@ class Caller:
     has_power: bool = True
     has_confirmed: bool = False
     pressed_value: str = ""
-    texts: Texts = Texts()
+    texts: Texts = field(default_factory=Texts)
     turn: Turn | None = None
     context: CommandContext | None = None
 
@@ -155,9 +154,9 @@ class CommandSpec(Generic[S, A, R]):
     chat: tuple[str, ...] = ()
     form: str = ""
     example: str = ""
-    help: CommandHelp = CommandHelp()
+    help: CommandHelp = field(default_factory=CommandHelp)
     role: Role = Role.MEMBER
-    effect: Effect = Effect()
+    effect: Effect = field(default_factory=Effect)
     in_shell: bool = True
     is_direct: bool = False
     for_model: bool = False
@@ -244,7 +243,7 @@ class CommandMethod(Generic[S, A, R]):
         return self if service is None else BoundCommand(self.spec, service)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # a generic class with slots cannot be made by `Name[T](…)`
 class BoundCommand(Generic[S, A, R]):
     """A command of one service."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -20,7 +20,6 @@ from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import Turn, TurnSource
-from bubbot.records import dataclass
 from bubbot.runtime.compose import PromptSection, Recompose
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.shell_command import Command

@@ -11,11 +11,11 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from bubbot.errors import ConfigError, HomeLocked
-from bubbot.records import dataclass
 
 _ELSEWHERE = "or name another folder with --home or BUBBOT_HOME"
 _MARK = (

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from itertools import groupby
@@ -23,8 +24,6 @@ from math import isfinite
 from typing import Any, Literal, TextIO
 
 from msgspec import Struct
-
-from bubbot.records import dataclass
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 """The levels of `[log] level`."""

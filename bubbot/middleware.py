@@ -7,7 +7,7 @@ The first of a list is outermost.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -15,7 +15,6 @@ from bubbot.arguments.fields import Args
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta, ToolCall
 from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.records import dataclass
 from bubbot.tool import CallPlan, Tool, ToolOutput
 
 V = TypeVar("V")

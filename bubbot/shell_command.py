@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeAlias, get_type_hints
+from typing import Annotated, Any, Generic, Protocol, TypeAlias, get_type_hints
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from typing_extensions import TypeVar
 
 from bubbot.arguments.fields import Args, ArgumentField, NoArguments, fields_of, form_fields, require_args
@@ -29,7 +30,6 @@ from bubbot.ports.session_names import (
     require_user_tape,
 )
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
@@ -147,7 +147,7 @@ class CommandContext:
     now: Clock
     new_id: NewId
     settings: Any = None
-    zone: ZoneInfo = ZoneInfo("UTC")
+    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
     exclusive: Callable[[str], AbstractAsyncContextManager[None]] = no_exclusion
     services: Sequence[object] = ()
     is_running: bool = False
@@ -156,7 +156,7 @@ class CommandContext:
     terminal_width: int = 0
     type_command: TypeCommand | None = None
     on_progress: OnProgress = ignore_progress
-    texts: Texts = Texts()
+    texts: Texts = field(default_factory=Texts)
 
     def service(self, kind: type[T]) -> T | None:
         """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""
@@ -241,6 +241,22 @@ class CommandContext:
             yield
         finally:
             await exclusion.__aexit__(None, None, None)
+
+
+IsoTime: TypeAlias = Annotated[str, "date-time"]
+"""A time in a result of a command: ISO 8601 with its offset from UTC."""
+
+
+def json_data(value: Any) -> Any:
+    """Return a value as JSON has it: records and mappings as objects, sequences as lists, bytes in base64."""
+    return to_builtins(value, enc_hook=_write_mapping)
+
+
+def _write_mapping(value: Any) -> Any:
+    """Write what msgspec does not know: mappings of other types than `dict`."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
 
 class CommandResult(Struct, frozen=True, forbid_unknown_fields=True):
@@ -381,9 +397,9 @@ class Command(CommandSyntax):
     question: RunCommand | None = None
     progress: tuple[str, str] | None = None
     typed: tuple[str, ...] = ()
-    typed_help: CommandHelp = CommandHelp()
+    typed_help: CommandHelp = field(default_factory=CommandHelp)
     role: Role = Role.OWNER
-    effect: Effect = Effect()
+    effect: Effect = field(default_factory=Effect)
 
 
 def command(name: str, **options: Any) -> Callable[[RunCommand], Command]:
@@ -412,7 +428,7 @@ def described_by(handler: Callable[..., Any]) -> dict[str, Any]:
 C_co = TypeVar("C_co", bound=CommandSyntax, default=Command, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # a generic class with slots cannot be made by `Name[T](…)`
 class CommandGroup(Generic[C_co]):
     """The commands behind one word of the shell. A package offers one in the entry-point group `bubbot.commands`.
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar, get_type_hints
@@ -25,7 +26,6 @@ from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolSpec
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.tape.entry import canonical
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
@@ -388,8 +388,8 @@ def tool(
     commands: Iterable[str] = (),
     for_model: bool = True,
     role: Role = Role.MEMBER,
-    help: CommandHelp = CommandHelp(),  # noqa: A002, B008 - the field's name; frozen
-    effect: Effect = Effect(),  # noqa: B008 - frozen
+    help: CommandHelp = CommandHelp(),  # noqa: A002 - the field's name; frozen
+    effect: Effect = Effect(),
     is_parallel: bool = False,
     timeout: float | None = None,
     plan: PlanCall[Any] | None = None,

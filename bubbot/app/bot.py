@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -47,7 +48,6 @@ from bubbot.ports.session_names import first_session
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
-from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
 from bubbot.runtime.models import SessionModels
@@ -85,7 +85,7 @@ class PortWrappers:
     model: Callable[[Model], Model] = lambda model: model
     channel: Callable[[Channel], Channel] = lambda channel: channel
     tools: Sequence[Tool] = ()
-    timeouts: GuardTimeouts = GuardTimeouts()
+    timeouts: GuardTimeouts = field(default_factory=GuardTimeouts)
 
 
 @dataclass

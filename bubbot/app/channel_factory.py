@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Any
 
@@ -22,7 +22,6 @@ from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, Comman
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.session_names import first_session
 from bubbot.ports.store import no_wait_for_room
-from bubbot.records import dataclass
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.fact import Cited

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind
 from bubbot.tape.fact import Fact
 from bubbot.tape.query import TapeQuery

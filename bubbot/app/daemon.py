@@ -9,7 +9,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from zoneinfo import ZoneInfo
 
@@ -30,7 +30,6 @@ from bubbot.home import Home
 from bubbot.ports.channel import Outbound, SupportsWebhook
 from bubbot.ports.settings import ChangesSettings
 from bubbot.ports.store import KeepsChain
-from bubbot.records import dataclass
 from bubbot.server.remote import RemoteChannel
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS

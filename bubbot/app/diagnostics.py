@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,6 @@ from bubbot.app.own_features import find_parts
 from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext
-from bubbot.records import dataclass
 from bubbot.server.protocol import decode, encode
 from bubbot.settings.loader import Settings
 

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
@@ -36,7 +36,6 @@ from bubbot.ports.channel import Inbound, Outbound, Receipt, Role
 from bubbot.ports.health import FeatureProblem, MetricSpec
 from bubbot.ports.model import ModelReply, ModelTraits
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome, TurnSource
-from bubbot.records import dataclass
 from bubbot.runtime.compose import PromptSection, PromptText
 from bubbot.runtime.context.selectors import ContextMessage
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from msgspec import structs
@@ -33,7 +33,6 @@ from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.store import CountsEntries, NoticesReplacement, WaitsForRoom, require_chain
-from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import timestamp

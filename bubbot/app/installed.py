@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from bubbot import plugins
 from bubbot.app.command_table import COMMANDS
@@ -16,7 +16,6 @@ from bubbot.feature import FeatureFactory
 from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check
 from bubbot.ports.settings import SettingsSection
-from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.settings.loader import FEATURE_NAME, Settings
 from bubbot.shell_command import CommandGroup

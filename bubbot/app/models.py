@@ -6,6 +6,7 @@ Providers with the OpenAI chat protocol are called directly, the others through 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,6 @@ from bubbot.models.lazy import LazyModel
 from bubbot.models.local import model as local
 from bubbot.models.unconfigured import KeylessModel, QuarantinedModel, UnconfiguredModel
 from bubbot.ports.model import KnowsLessons, Model, ModelOptions, ModelTraits
-from bubbot.records import dataclass
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.models import SessionModels
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables

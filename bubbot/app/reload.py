@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from zoneinfo import ZoneInfo
 
@@ -33,7 +33,6 @@ from bubbot.gateway.owner import OwnerChat
 from bubbot.ports.channel import Channel, HasCommandMenu, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.settings import ReloadResult
 from bubbot.ports.usage import BUDGET_TAPE
-from bubbot.records import dataclass
 from bubbot.runtime.recovery import find_open_work
 from bubbot.server.paths import check_paths
 from bubbot.settings.diff import apply_reloadable, compare, redacted_values

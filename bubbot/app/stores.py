@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from bubbot import plugins
 from bubbot.errors import BubbotError, ConfigError, DatabaseLost, StoreUnavailable
 from bubbot.home import Home
 from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom, no_wait_for_room
-from bubbot.records import dataclass
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.connections import read_newest_entry
 from bubbot.stores.sqlite.store import open_readonly, open_store

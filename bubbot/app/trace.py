@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from hmac import compare_digest
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -19,7 +20,6 @@ from bubbot.features.trace.pages import TracePages
 from bubbot.features.trace.tokens import TraceTokens, forget_key, read_key
 from bubbot.home import Home
 from bubbot.ports.channel import Role
-from bubbot.records import dataclass
 from bubbot.server.pages import Admission, AdmitViewer, PagesAddress
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import TraceSettings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from bubbot.app.channel_factory import Deps
@@ -23,7 +24,6 @@ from bubbot.ports.health import HealthReport
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.context.attachments import MAX_IMAGES

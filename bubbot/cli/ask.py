@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -26,10 +27,9 @@ from bubbot.errors import ConfigError, OutputFailed
 from bubbot.formatting import format_bytes
 from bubbot.home import Home
 from bubbot.ports.channel import Attachment, AttachmentKind, Inbound, Sender
-from bubbot.records import dataclass, json_data
 from bubbot.server.chat import ChatConnection
 from bubbot.server.remote import AskResult
-from bubbot.shell_command import Argument, CommandGroup, TypedAnswer
+from bubbot.shell_command import Argument, CommandGroup, TypedAnswer, json_data
 from bubbot.tape.entry import timestamp
 
 STDIN = "-"

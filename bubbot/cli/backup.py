@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,8 @@ from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.records import IsoTime, dataclass
 from bubbot.settings.sources import find_written_secrets
-from bubbot.shell_command import Argument, CommandGroup
+from bubbot.shell_command import Argument, CommandGroup, IsoTime
 from bubbot.stores.files import remove_partials
 from bubbot.stores.sqlite.backups import (
     BACKUP_NAME_PREFIX,

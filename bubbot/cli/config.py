@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,6 @@ from bubbot.log import printable
 from bubbot.ops.configuration import ConfigEditor, is_secret, parse_key
 from bubbot.ops.onboarding.console import Console, InputEnded
 from bubbot.ports.settings import SettingValue
-from bubbot.records import dataclass
 from bubbot.settings.environment import read_variables
 from bubbot.shell_command import Argument, CommandGroup
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 from bubbot import __version__, log
@@ -16,9 +17,8 @@ from bubbot.formatting import wrap_words
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks
 from bubbot.ports.checks import Finding
-from bubbot.records import dataclass, json_data
 from bubbot.settings.environment import default_home, environment_secrets
-from bubbot.shell_command import Argument, CommandGroup
+from bubbot.shell_command import Argument, CommandGroup, json_data
 
 EXIT_HEALTHY, EXIT_PROBLEMS = 0, 1
 _COLOURS = {"problem": "1;31", "warning": "33", "ok": "32"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.errors import UsageError
-from bubbot.records import dataclass
 
 
 @dataclass(slots=True)

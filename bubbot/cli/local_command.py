@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias, get_type_hints
 
 from bubbot.arguments.fields import NoArguments
 from bubbot.cli.invocation import Invocation
-from bubbot.records import dataclass
 from bubbot.shell_command import CommandSyntax
 
 RunLocal: TypeAlias = Callable[[Invocation, Any], int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from shlex import join, quote
 from typing import Annotated
@@ -14,7 +15,6 @@ from bubbot.cli.local_command import local_command
 from bubbot.cli.output import flush_output, show, show_either
 from bubbot.errors import ConfigError
 from bubbot.packages import can_change_packages, list_missing, package_command
-from bubbot.records import dataclass
 from bubbot.shell_command import Argument, CommandGroup
 
 

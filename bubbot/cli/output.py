@@ -69,7 +69,7 @@ def format_json(data: Any) -> str:
 def show_record(record: object) -> None:
     """Print the result of a command, a dataclass, as one line of JSON."""
     # Imported here: completion prints names within a tenth of a second.
-    from bubbot.records import json_data
+    from bubbot.shell_command import json_data
 
     show_json(json_data(record))
 

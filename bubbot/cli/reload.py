@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
@@ -11,7 +12,6 @@ from bubbot.cli.output import show, show_record
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
-from bubbot.records import dataclass
 from bubbot.server.client import connect, run_on_home
 from bubbot.shell_command import CommandGroup
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -30,11 +31,10 @@ from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.ops.onboarding.secret_uses import describe_secret
 from bubbot.ports.settings import format_setting, quote_value
-from bubbot.records import IsoTime, dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
-from bubbot.shell_command import Argument, CommandGroup
+from bubbot.shell_command import Argument, CommandGroup, IsoTime
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
 from bubbot.stores.sqlite.check import repair_database
 from bubbot.stores.sqlite.restore import (

@@ -7,6 +7,7 @@ ones. So the release ends all of them by facts; nothing happens twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from bubbot.app.channels import STDIN
@@ -19,9 +20,8 @@ from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbo
 from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.ports.channel import APPROVAL_ORIGIN
 from bubbot.ports.inbox import done_entry
-from bubbot.records import dataclass, json_data
 from bubbot.runtime.recovery import merge_forks_of_channels
-from bubbot.shell_command import Command, CommandContext, CommandResult
+from bubbot.shell_command import Command, CommandContext, CommandResult, json_data
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.fact import Cited

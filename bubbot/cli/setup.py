@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,6 @@ from bubbot.app.settings import load, load_with_missing_secrets
 from bubbot.cli.invocation import Invocation, decode_text
 from bubbot.errors import UsageError
 from bubbot.home import Home
-from bubbot.records import dataclass
 from bubbot.settings.environment import default_home, environment_secrets, terminal_style
 from bubbot.settings.loader import Settings
 

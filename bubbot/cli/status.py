@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar
 
@@ -28,11 +29,10 @@ from bubbot.home import Home
 from bubbot.log import LoggedWarning, printable
 from bubbot.ops.doctor.home import is_held
 from bubbot.ports.health import FeatureProblem, RuntimeLoad
-from bubbot.records import IsoTime, dataclass
 from bubbot.server.client import DaemonNotRunning, connect, explain_missing_socket
 from bubbot.server.protocol import decode
 from bubbot.settings.sections import SQLITE_STORE
-from bubbot.shell_command import Argument, CommandGroup
+from bubbot.shell_command import Argument, CommandGroup, IsoTime
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import SOURCE_LANGUAGE
 

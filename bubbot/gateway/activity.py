@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from bubbot.ports.channel import (
@@ -16,7 +17,6 @@ from bubbot.ports.channel import (
     TurnFinished,
     TurnStarted,
 )
-from bubbot.records import dataclass
 
 Monotonic: TypeAlias = Callable[[], float]
 RECENT_TURNS = 10

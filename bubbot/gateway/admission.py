@@ -5,13 +5,12 @@ from __future__ import annotations
 import unicodedata
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bubbot.identity import is_id
 from bubbot.ports.access import Audience, ListedPeople, higher_role
 from bubbot.ports.channel import BotAdded, Inbound, Role, Sender
-from bubbot.records import dataclass
 from bubbot.tape.query import fold_text
 
 CHATS_WATCHED = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from functools import partial
 
@@ -40,7 +40,6 @@ from bubbot.ports.health import HealthReport
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
-from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.attachments import refuse_fetch
 from bubbot.runtime.queue import QueuePolicy
@@ -67,8 +66,8 @@ class ChannelPolicy:
         person_limits: the limits of each person.
     """
 
-    queue_policy: QueuePolicy = QueuePolicy()
-    retry_policy: RetryPolicy = RetryPolicy()
+    queue_policy: QueuePolicy = field(default_factory=QueuePolicy)
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     admission: AdmissionPolicy | None = None
     access: KnowsPeople | None = None
     queue_limit: int | None = QUEUE_LIMIT
@@ -76,7 +75,7 @@ class ChannelPolicy:
     live: bool = True
     deliver_in_background: bool = False
     one_lane: bool = False
-    person_limits: PersonLimits = PersonLimits()
+    person_limits: PersonLimits = field(default_factory=PersonLimits)
 
 
 @dataclass

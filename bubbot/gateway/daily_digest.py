@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import StoreError
-from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 
 log = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from operator import attrgetter
@@ -44,7 +45,6 @@ from bubbot.ports.channel import (
 from bubbot.ports.inbox import InboundsDone, InboundsInterrupted
 from bubbot.ports.outbox import INTENT, RECEIPT
 from bubbot.ports.session_names import ChatMoved, add_move
-from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
 from bubbot.tape.fact import encode_state
 from bubbot.tape.projection import LegacyAnchor, Projection

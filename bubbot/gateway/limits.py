@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from msgspec import structs
 
 from bubbot.ports.channel import Attachment, Edit, Inbound, Reaction
-from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
@@ -49,7 +49,6 @@ from bubbot.ports.channel import (
     TurnStarted,
 )
 from bubbot.ports.store import no_wait_for_room
-from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 

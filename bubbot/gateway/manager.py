@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import ChannelRefused
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.health.snapshot import ChannelStatus
 from bubbot.gateway.outbound import CreateTask
-from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 
 log = logging.getLogger(__name__)

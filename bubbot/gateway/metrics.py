@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
@@ -20,7 +21,6 @@ from bubbot.gateway.outbound import DeliveryOutcome
 from bubbot.ports.health import MetricSample, MetricSpec
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.usage import CallSettled, SettlesCalls
-from bubbot.records import dataclass
 from bubbot.tape.query import parse_moment
 
 log = logging.getLogger(__name__)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bubbot.errors import TapeCorrupt
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.inbox import INBOX_PREFIX
-from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -29,7 +29,6 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
-from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts

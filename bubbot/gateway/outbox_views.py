@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -17,7 +17,6 @@ from bubbot.gateway.facts import (
 )
 from bubbot.ports.channel import MessagePart
 from bubbot.ports.outbox import INTENT, RECEIPT, build_part
-from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.fact import encode_state
 from bubbot.tape.projection import LegacyAnchor, Projection

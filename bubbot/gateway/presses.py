@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
@@ -14,7 +15,6 @@ from bubbot.gateway.inbox import press_key
 from bubbot.gateway.outbox import Outbox
 from bubbot.ports.channel import Button, ButtonPress, ButtonSet, Inbound, MessagePart, Outbound, PressedButton, Role
 from bubbot.ports.outbox import OutboxMessage
-from bubbot.records import dataclass
 from bubbot.tape.query import parse_moment
 
 PressRefusal: TypeAlias = Literal["forged", "expired", "foreign", "taken"]

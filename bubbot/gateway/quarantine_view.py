@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from bubbot.gateway.facts import HomeReleased, HomeRestored
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery

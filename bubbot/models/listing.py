@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +18,6 @@ from bubbot.models.openai.http import ConnectionFailed, HttpClient
 from bubbot.models.openai.providers import PROVIDERS, resolve_endpoint
 from bubbot.models.openai.proxies import open_http
 from bubbot.ports.model import ListedModel
-from bubbot.records import dataclass
 
 MAX_LIST_BYTES = 8 * 1024 * 1024
 """Bytes of a list at most; that of OpenRouter has one megabyte."""

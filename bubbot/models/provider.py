@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from bubbot.concurrency import Backoff
@@ -25,7 +25,6 @@ from bubbot.ports.model import (
     TokenCount,
     Transcript,
 )
-from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 

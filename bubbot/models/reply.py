@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +14,6 @@ from bubbot.errors import ModelRefused, ModelUnavailable
 from bubbot.formatting import clean
 from bubbot.models.messages import PROTOCOLS, SERVER_KEYS, provider_of
 from bubbot.ports.model import Finish, ModelReply, ModelRequest, ToolCall, Usage
-from bubbot.records import dataclass
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import JsonObject
 

@@ -10,13 +10,12 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from bubbot.errors import ModelUnavailable
-from bubbot.records import dataclass
 
 # Seconds a child has to exit by itself after its stdin is closed.
 _GRACE_SECONDS = 2.0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
 from bubbot.ports.channel import Role, Sender
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 
 Audience: TypeAlias = Literal["everybody", "known", "nobody"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
 

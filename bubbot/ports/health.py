@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct, structs
 
 from bubbot.ports.channel import Role
-from bubbot.records import dataclass
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.texts.lengths import format_length

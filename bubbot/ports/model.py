@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
-from bubbot.records import dataclass
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import JsonObject, canonical, thaw
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -12,7 +13,6 @@ from msgspec import UNSET, UnsetType, structs
 
 from bubbot.errors import TapeCorrupt
 from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, ButtonSet, MessagePart, OutboundFile
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fact import Fact
 from bubbot.tape.references import EntryId, SessionId

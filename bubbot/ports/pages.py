@@ -7,10 +7,10 @@ pages. Neither knows the other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from bubbot.errors import BubbotError
-from bubbot.records import dataclass
 from bubbot.tape.boundary import Viewer
 
 

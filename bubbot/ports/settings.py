@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, time
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +33,6 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from bubbot.errors import ConfigError
 from bubbot.formatting import did_you_mean
-from bubbot.records import dataclass
 
 Keys: TypeAlias = tuple[str, ...]
 """The path of a setting: section and key, or "channels", name and key."""

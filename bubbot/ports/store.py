@@ -6,7 +6,7 @@ A store may lack any of them; a command that needs one raises a sentence (`requi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from bubbot.errors import ConfigError
 from bubbot.ports.progress import OnProgress, ignore_progress
-from bubbot.records import dataclass
 from bubbot.tape.chain import AuditFinding
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import Clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -22,7 +22,6 @@ from bubbot.ports.channel import (
     Sender,
 )
 from bubbot.ports.model import Model, ModelReply, ToolCall, ToolSpec
-from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of

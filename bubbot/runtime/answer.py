@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 
-from bubbot.records import dataclass
 from bubbot.runtime.thoughts import MARK_HINT, MAX_LINE_CHARS, ThoughtSplitter, has_marks, split_thoughts
 from bubbot.texts import SILENT_MARK
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from bubbot.errors import FetchFailed
 from bubbot.formatting import clean, clean_label, format_bytes
 from bubbot.ports.channel import Attachment, Inbound
 from bubbot.ports.turn import AcceptedInbound
-from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import OWN_PART_KEY
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle

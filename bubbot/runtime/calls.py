@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bubbot.concurrency import run_uninterrupted
@@ -25,7 +25,6 @@ from bubbot.middleware import AroundTool, ToolInvocation, wrap
 from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ignore_preview
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.effects import EffectRun, find_record
 from bubbot.runtime.tool_list import ToolList, is_callable, unwrap_call
 from bubbot.tape import entry as make

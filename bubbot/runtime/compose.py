@@ -6,7 +6,7 @@ import json
 import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -14,7 +14,6 @@ from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFoun
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import EntryRef, Turn
-from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_IMAGES,
     MAX_REQUEST_IMAGE_BYTES,
@@ -98,7 +97,7 @@ class ContextPolicy:
     """
 
     selector: str = AUTO_SELECTOR
-    prompt: PromptSettings = PromptSettings()
+    prompt: PromptSettings = field(default_factory=PromptSettings)
     sections: Sequence[PromptSection] = ()
     rules: Sequence[str] = ()
     parameters: JsonObject = field(default_factory=dict)
@@ -133,7 +132,7 @@ class ComposedRequest:
     ids: Sequence[int]
     is_compacting: bool = False
     prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
-    foreign: ForeignWords = ForeignWords()
+    foreign: ForeignWords = field(default_factory=ForeignWords)
     texts: Callable[[], ShownTexts] = ShownTexts
 
     def shown(self, tape: str) -> list[Sequence[object]]:

@@ -11,7 +11,7 @@ between, recovery repeats nothing. The turn that runs again reads what its earli
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -22,7 +22,6 @@ from bubbot.errors import ToolFailed, ToolRetry
 from bubbot.middleware import ToolInvocation
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import BLANK_MESSAGE_TEXT
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls

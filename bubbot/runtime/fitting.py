@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bubbot.errors import ModelOverflow
 from bubbot.ports.model import CountsTokens, Model, ModelRequest, TokenCount
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
 from bubbot.runtime.context.tokens import estimate_context_tokens
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from bubbot.ports.model import Lesson
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import ModelForgotten, ModelLearned
 from bubbot.tape.query import TapeQuery, WholeTape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,6 @@ from bubbot.formatting import clean
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Role, Sender
 from bubbot.ports.outbox import RECEIPT
 from bubbot.ports.turn import AcceptedInbound, TapeChange, Turn
-from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, list_attachments, unfetched_part
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bubbot.records import dataclass
+from dataclasses import dataclass
+
 from bubbot.tape.entry import Kind, text_field
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 
-from bubbot.records import dataclass
 from bubbot.texts import SILENT_MARK
 
 DEFAULT_PERSONA = (

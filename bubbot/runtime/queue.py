@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice, takewhile
 from typing import Literal
 
 from bubbot.ports.channel import Deletion, Edit, Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
-from bubbot.records import dataclass
 from bubbot.runtime.router import holds_command, is_overtaking
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bubbot.ports.inbox import InboxReader, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.records import dataclass
 from bubbot.runtime.effects import missing_results
 from bubbot.tape.entry import JsonObject, freeze
 from bubbot.tape.events import TurnInterrupted, TurnJoined, TurnStart

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bubbot.arguments.errors import describe_argument
@@ -14,7 +14,6 @@ from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFo
 from bubbot.formatting import clean
 from bubbot.ports.channel import FOREIGN_WORDS, TERMINAL_CHANNEL, Inbound
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.calls import ToolCallRunner
 from bubbot.runtime.effects import EffectRun
 from bubbot.tape import entry as make

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -46,7 +46,6 @@ from bubbot.ports.model import (
     Usage,
 )
 from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.records import dataclass
 from bubbot.runtime.answer import PreviewText, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit

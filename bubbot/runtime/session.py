@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import tzinfo
 from functools import partial
 
@@ -50,7 +50,6 @@ from bubbot.ports.turn import (
     TurnResult,
     TurnSource,
 )
-from bubbot.records import dataclass
 from bubbot.runtime.attachments import (
     AttachmentResult,
     Fetch,
@@ -112,7 +111,7 @@ class SessionChannel:
     name: str
     split: Callable[[Outbound], Sequence[MessagePart]]
     role: Callable[[Inbound], Role]
-    queue_policy: QueuePolicy = QueuePolicy()
+    queue_policy: QueuePolicy = field(default_factory=QueuePolicy)
     chat_limit: Callable[[str], AbstractAsyncContextManager[object]] = lambda _session: nullcontext()
     fetch: Fetch = refuse_fetch
     find_channel: Callable[[str], SessionChannel | None] = lambda _channel: None

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -13,7 +14,6 @@ from typing import Any, TypeAlias
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import AddressQuote, EntryRef, ShownEntries
-from bubbot.records import dataclass
 from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, text_field
 from bubbot.tape.handle import CORRECTION

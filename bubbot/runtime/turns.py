@@ -6,10 +6,10 @@ Imported entries may hold anything: values of another form count as missing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bubbot.ports.model import ToolCall
-from bubbot.records import dataclass
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, objects_of, text_field

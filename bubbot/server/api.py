@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from bubbot.errors import ControlError
-from bubbot.records import dataclass
 from bubbot.server.protocol import JsonObject
 from bubbot.server.remote import ChatClient, ChatHandler
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -26,7 +27,6 @@ from bubbot.ports.channel import (
     TextDiscarded,
     TextStreamed,
 )
-from bubbot.records import dataclass
 from bubbot.runtime.quiet import quieten
 from bubbot.runtime.shown import MAX_TOKEN_CHARS, list_addresses
 from bubbot.runtime.turns import TurnTokensView

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -15,7 +16,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, DiskProblem, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
-from bubbot.records import dataclass
 from bubbot.server.listener import (
     HttpAddress,
     HttpConnections,

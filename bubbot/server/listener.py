@@ -14,6 +14,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -21,7 +22,6 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from bubbot.errors import AddressUnavailable, ConfigError
-from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from hmac import compare_digest
 
 from aiohttp import web
 
 from bubbot.errors import BubbotError
-from bubbot.records import dataclass
 from bubbot.server.api import Api
 from bubbot.server.completions import Completions, completion_error
 from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, HttpRefused, check_host, listen

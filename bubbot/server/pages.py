@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -17,7 +18,6 @@ from aiohttp.typedefs import Handler, Middleware
 
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, Pages
-from bubbot.records import dataclass
 from bubbot.server.listener import (
     HttpAddress,
     HttpConnections,

@@ -7,7 +7,7 @@ import logging
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct, structs
@@ -37,7 +37,6 @@ from bubbot.ports.channel import (
     refuse_blob,
 )
 from bubbot.ports.turn import TurnResult
-from bubbot.records import dataclass
 from bubbot.runtime.turns import LastTurnView
 from bubbot.server.protocol import JsonObject, decode, encode
 from bubbot.tape.service import TapeService

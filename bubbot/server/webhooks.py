@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from bubbot.ports.channel import SupportsWebhook, WebhookVerifier
-from bubbot.records import dataclass
 from bubbot.server.listener import (
     HttpAddress,
     HttpConnections,
@@ -37,7 +36,7 @@ class WebhookSettings:
 
     host: str = "127.0.0.1"
     port: int = 8080
-    limits: HttpLimits = HttpLimits()
+    limits: HttpLimits = field(default_factory=HttpLimits)
 
 
 WebhookChannels: TypeAlias = Callable[[], Mapping[str, SupportsWebhook]]

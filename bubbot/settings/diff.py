@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pydantic import SecretStr
 
 from bubbot.ports.settings import nested_sections
-from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 
 RESTART_REQUIRED = frozenset(

@@ -6,6 +6,7 @@ Later sources win: the file, then credentials, then the environment.
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -40,7 +41,6 @@ from bubbot.ports.settings import (
     nested_sections,
     quote_value,
 )
-from bubbot.records import dataclass
 from bubbot.settings.channels import CHANNEL_KINDS, ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
 from bubbot.settings.renamed import RenamedSetting, rename_keys
@@ -372,7 +372,7 @@ def load(
     *,
     home: Path,
     config: Path | None = None,
-    extensions: SettingsExtensions = SettingsExtensions(),  # noqa: B008 - frozen
+    extensions: SettingsExtensions = SettingsExtensions(),
 ) -> Settings:
     """Load the settings of the home folder `home`, or of the file `config`, which must then exist.
 
@@ -386,7 +386,7 @@ def load_with_missing_secrets(
     home: Path,
     config: Path | None = None,
     credentials: Path | None = None,
-    extensions: SettingsExtensions = SettingsExtensions(),  # noqa: B008 - frozen
+    extensions: SettingsExtensions = SettingsExtensions(),
 ) -> Settings:
     """Load the same settings without the secrets whose files cannot be used, for work that needs no secret.
 

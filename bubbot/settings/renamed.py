@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from bubbot.ports.settings import Keys, format_setting
-from bubbot.records import dataclass
 from bubbot.settings.sources import SourcedValue
 
 CHANNEL_KEYS = MappingProxyType({"called": "trigger_names", "always": "respond_to_all", "listen": "record_only"})

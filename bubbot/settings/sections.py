@@ -1,6 +1,7 @@
 """Most sections of the settings, and their base class."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -18,7 +19,6 @@ from bubbot.ports.settings import (
     nested_sections,
     web_address,
 )
-from bubbot.records import dataclass
 from bubbot.settings.values import DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
 
 

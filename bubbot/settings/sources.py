@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bubbot.errors import ConfigError
 from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import Keys
-from bubbot.records import dataclass
 from bubbot.settings.channels import CHANNEL_KINDS
 from bubbot.settings.environment import SECRET_KEY
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from bubbot.errors import BubbotError, EntryNotFound, StoreUnavailable, TapeConflict, TapeError
 from bubbot.ports.store import PositionedEntry
-from bubbot.records import dataclass
 from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry

@@ -8,7 +8,7 @@ may contain, so a file alone could not be checked against it.
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bubbot.errors import EntryInvalid
-from bubbot.records import dataclass
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode, thaw, timestamp
 from bubbot.tape.events import UnreadableLine
 

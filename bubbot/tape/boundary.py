@@ -12,12 +12,11 @@ sessions.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NoReturn
 
 from bubbot.errors import AccessError
-from bubbot.records import dataclass
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, Span, TapeQuery, WholeTape, cut_spans

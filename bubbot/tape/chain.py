@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Literal
 
 from msgspec import Struct
-
-from bubbot.records import dataclass
 
 GENESIS = bytes(32)
 """The chain value before the first entry of a tape that is older than `genesis`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, int_field
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, NoReturn, TypeAlias
 
 from bubbot.errors import EntryInvalid
-from bubbot.records import dataclass
 
 JsonObject: TypeAlias = Mapping[str, Any]
 """A JSON object; deeply frozen (`MappingProxyType` and tuples) wherever it belongs to an entry."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
 from bubbot.concurrency import uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
-from bubbot.records import dataclass
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES, TapeErased

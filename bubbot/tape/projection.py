@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from bubbot.errors import TapeCorrupt
-from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
 from bubbot.tape.fact import FactState, decode_state, encode_state, find_cited
 from bubbot.tape.handle import TapeHandle, spans_of

@@ -6,13 +6,12 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import AnchorNotFound
-from bubbot.records import dataclass
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.spelling import SpellingFilter

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from bubbot.records import dataclass
 from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
 
 T = TypeVar("T")

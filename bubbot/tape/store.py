@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from bubbot.errors import LeaseLost
-from bubbot.records import dataclass
 from bubbot.tape.blobs import BlobStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from bubbot.records import dataclass
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import (

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from bubbot.errors import BubbotError, ModelRefused
-from bubbot.records import dataclass
 from bubbot.texts.catalogue import (
     SOURCE_LANGUAGE,
     Catalogue,

@@ -7,14 +7,13 @@ the name by which the code knows a sentence, `msgid` its English, `msgid_plural`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from gettext import GNUTranslations, NullTranslations
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-
-from bubbot.records import dataclass
 
 SOURCE_LANGUAGE = "en"
 """The language of the templates."""

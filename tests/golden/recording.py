@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.gateway.inbox_views import INBOX_PROJECTION, MIGRATIONS_PROJECTION
 from bubbot.gateway.outbox_views import OUTBOX_PROJECTION
 from bubbot.home import Home
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.handle import Clock

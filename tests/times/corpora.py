@@ -15,11 +15,11 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from bubbot.records import dataclass
 from bubbot.times.instants import wall_time
 from bubbot.times.phrases import read_time
 from bubbot.times.reading import ReadingContext

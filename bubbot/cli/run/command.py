@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -36,7 +36,6 @@ from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedCha
 from bubbot.ports.model import WarmsUp
 from bubbot.ports.settings import ReloadResult
 from bubbot.ports.store import WaitsForRoom
-from bubbot.records import dataclass
 from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
 from bubbot.shell_command import CommandGroup

@@ -11,7 +11,7 @@ from bubbot.formatting import clean, clean_label
 from bubbot.log import printable
 from bubbot.ports.access import Audience
 from bubbot.ports.channel import Role
-from bubbot.records import IsoTime
+from bubbot.shell_command import IsoTime
 
 if TYPE_CHECKING:
     from bubbot.command import Caller

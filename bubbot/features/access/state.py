@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import singledispatchmethod
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
@@ -32,7 +33,6 @@ from bubbot.features.access.facts import (
 )
 from bubbot.ports.access import Audience
 from bubbot.ports.channel import Role
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.fact import Cited, Current, FactState
 from bubbot.tape.projection import checkpoint_model, project_facts

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from bubbot.features.agents.facts import AgentEnded, AgentStarted
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery

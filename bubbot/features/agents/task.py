@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -12,7 +13,6 @@ from msgspec import Struct
 from bubbot.errors import ModelError
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
-from bubbot.records import dataclass
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import canonical
 

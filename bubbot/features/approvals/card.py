@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from bubbot.features.approvals.facts import ApprovalAsked, ApprovalDecided, ApprovalOpened
 from bubbot.formatting import replace_controls
 from bubbot.ports.channel import Button, ButtonSet, Outbound, OutboundFile, Role
-from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import clean_name
 from bubbot.texts import COMMAND_PREFIX, Texts
 

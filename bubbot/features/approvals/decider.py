@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec import UNSET
@@ -10,7 +11,6 @@ from bubbot.command import TERMINAL, Caller
 from bubbot.errors import CommandRefused
 from bubbot.features.approvals.facts import Answer, ApprovalDecided, ApprovalOpened, Scope, ToolGranted
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Role
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import parse_moment
 

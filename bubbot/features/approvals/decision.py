@@ -7,12 +7,12 @@ effect and one column for each kind of caller.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import EntryRef
-from bubbot.records import dataclass
 from bubbot.tape.provenance import Source
 from bubbot.tool import Effect, EffectKind, Power
 

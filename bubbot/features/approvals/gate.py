@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Protocol, TypeAlias
 
@@ -47,7 +47,6 @@ from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.runtime.tool_list import unwrap_call

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from bubbot.records import IsoTime
+from bubbot.shell_command import IsoTime
 
 if TYPE_CHECKING:
     from bubbot.command import Caller

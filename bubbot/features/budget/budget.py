@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, Protocol
@@ -45,7 +45,6 @@ from bubbot.ports.usage import (
     TotalKey,
     budget_owner_text,
 )
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.fact import Current, Fact, models_of
 from bubbot.tape.handle import Clock

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.settings import BudgetSettings, LimitSettings, ModelLimitSettings, PersonLimitSettings
 from bubbot.ports.model import ModelPrice
-from bubbot.records import dataclass
 
 FREE = ModelPrice(0.0, 0.0)
 DEFAULT_ANSWER_TOKENS = 4096

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
 from bubbot.errors import RateLimitExceeded
 from bubbot.features.budget.settings import PersonLimitSettings
 from bubbot.features.budget.state import RATES_PROJECTION
 from bubbot.ports.usage import CHAT_SCOPE, USER_SCOPE, BudgetSubject
-from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import parse_moment

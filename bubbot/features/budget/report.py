@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.ports.usage import BudgetUsage, Currency, TotalKey
-from bubbot.records import dataclass
 from bubbot.tape.projection import read_combined_projection
 from bubbot.tape.service import TapeService
 
@@ -26,7 +26,7 @@ class LimitReporter:
     tape: TapeService
     limits: BudgetLimits
     today: Callable[[], str]
-    currency: Currency = Currency()
+    currency: Currency = field(default_factory=Currency)
 
     async def read_limits(self, scopes: Sequence[tuple[str, str]] | None = None) -> list[BudgetUsage]:
         """Return the limits of these scopes, today's and this month's; None: of all that have spending."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import ClassVar
 
 from msgspec import Struct
 
 from bubbot.command import Caller
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.query import TapeQuery, format_date
 from bubbot.tape.view import QueryAnswers

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from msgspec import Struct
 
 from bubbot.features.conversation.anchors import MAX_ANCHORS_READ, is_zone_marker
-from bubbot.records import dataclass
 from bubbot.tape.anchor import find_parents, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import Span, TapeQuery, union

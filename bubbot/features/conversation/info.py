@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
 
 from bubbot.command import Caller
 from bubbot.ports.model import Usage
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, format_date

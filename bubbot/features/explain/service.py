@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,7 +37,6 @@ from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.model import ToolCall
 from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.runtime.turns import TurnRecord, discarded_steps, read_calls, read_results
 from bubbot.tape import entry as make

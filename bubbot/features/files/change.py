@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bubbot.features.files.facts import FileChanged, FileFailed
 from bubbot.features.files.folder import digest
 from bubbot.features.files.roots import FilePath, on_one_line
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from bubbot.errors import CommandRefused, ConfigError
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.channel import workspace_folder
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 
 MAX_PATH_BYTES = 4_000
 """Bytes of a path; Linux takes 4,095."""

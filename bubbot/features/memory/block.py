@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -13,7 +13,6 @@ from bubbot.features.memory.scopes import ZoneAccess
 from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
 from bubbot.ports.turn import EntryRef
-from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_note
 from bubbot.tape.provenance import Source, most_foreign
 from bubbot.tape.query import Span

@@ -8,6 +8,7 @@ then, and the fold applies them in that order: no change of another chat is lost
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import singledispatchmethod
 from types import MappingProxyType
@@ -27,7 +28,6 @@ from bubbot.features.memory.facts import (
 )
 from bubbot.features.memory.scopes import ZONE_TAPES
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, remove_lines, sort_by_day
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fact import Cited, FactState
 from bubbot.tape.projection import Projection

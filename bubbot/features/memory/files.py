@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day, unescape_headings
-from bubbot.records import dataclass
 from bubbot.shell_command import ShellInput
 
 FILE_LIMIT = 4_000_000

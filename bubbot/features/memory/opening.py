@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from bubbot.command import Caller
 from bubbot.errors import CommandRefused, ValueInvalid
@@ -16,7 +17,6 @@ from bubbot.features.memory.shared_zone import AnyZone, SharedZones
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.identity import is_id
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.shell_command import CommandContext, read_as_of
 
 

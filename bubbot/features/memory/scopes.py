@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.identity import is_id
 from bubbot.ports.channel import Role
-from bubbot.records import dataclass
 
 if TYPE_CHECKING:
     from bubbot.ports.turn import Turn

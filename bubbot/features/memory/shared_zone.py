@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import TypeAlias
 
@@ -46,7 +46,6 @@ from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersion, sort_by_day, tidy_text
 from bubbot.features.memory.zone import DatedZone, MemoryZone, check_needle, check_size, missing_version_text
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock

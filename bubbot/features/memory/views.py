@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -11,7 +12,6 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from bubbot.features.memory.facts import DayText, LongTermText
-from bubbot.records import dataclass
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.provenance import Source, most_foreign, source_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bubbot.formatting import clean_json
 from bubbot.ports.model import ToolCall
-from bubbot.records import dataclass
 from bubbot.tape.entry import thaw
 
 MAX_TEXT_CHARS = 20_000

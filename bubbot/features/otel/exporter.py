@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from msgspec import UNSET, Struct
 
@@ -25,7 +25,6 @@ from bubbot.features.otel.spans import TurnSpans
 from bubbot.features.otel.state import ExportState
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.ports.store import OrdersEntries, PositionedEntry
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import Clock, TapeHandle

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from bubbot.errors import TraceReceiverFailed
-from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 
 if TYPE_CHECKING:

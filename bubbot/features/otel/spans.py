@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
@@ -29,7 +29,6 @@ from bubbot.features.otel.names import (
     split_model,
 )
 from bubbot.ports.model import ToolCall
-from bubbot.records import dataclass
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of

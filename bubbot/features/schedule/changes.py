@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from itertools import pairwise
 from types import MappingProxyType
@@ -30,7 +31,6 @@ from bubbot.features.schedule.plan import QuietHours, clock_entries, next_times,
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.ports.channel import Role
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source, most_foreign, stamp_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from msgspec import structs
@@ -26,7 +27,6 @@ from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.words import format_delay, format_moment
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import parse_moment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -22,7 +23,6 @@ from bubbot.features.schedule.words import (
     has_one_clock,
 )
 from bubbot.ports.channel import Button
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from hashlib import sha256
 
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 from bubbot.features.schedule.facts import ClockSetBack, Job, JobChanged
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import JobState
-from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.provenance import stamp_of
 from bubbot.tape.query import parse_moment

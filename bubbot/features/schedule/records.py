@@ -15,7 +15,7 @@ from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import DeliveryState, JobState, JobStatus
 from bubbot.features.schedule.words import describe_rule, describe_schedule, format_moment
-from bubbot.records import IsoTime
+from bubbot.shell_command import IsoTime
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.texts import Texts
 from bubbot.times.reading import TimeReading

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import singledispatchmethod
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -33,7 +33,6 @@ from bubbot.features.schedule.facts import (
 )
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED as UNDELIVERED
 from bubbot.ports.outbox import INTENT, RECEIPT
-from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.fact import Cited, Current, FactState, models_of
 from bubbot.tape.projection import LegacyAnchor, checkpoint_model, project_facts

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from bubbot.features.search.view import BOOKKEEPING_EVENTS, SearchView
-from bubbot.records import dataclass
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind
 from bubbot.tape.handle import CORRECTION

@@ -13,6 +13,7 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,6 @@ from bubbot.features.shell.filter import MACHINES, build_filter, find_number
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.formatting import clean, replace_controls
 from bubbot.packages import requirements_command
-from bubbot.records import dataclass
 
 PROBE_TIMEOUT_SECONDS = 10.0
 MAX_FILE_BYTES = 1_000_000_000

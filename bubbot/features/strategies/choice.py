@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -12,7 +13,6 @@ from bubbot.features.strategies.facts import StrategyChosen
 from bubbot.formatting import clean
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.entry import Kind

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from itertools import accumulate, pairwise
 from typing import TypeAlias
@@ -16,7 +17,6 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from bubbot.features.strategies.facts import CUT, ContextCut
-from bubbot.records import dataclass
 from bubbot.runtime.calls import move_pointer
 from bubbot.runtime.context.quoting import quote_text
 from bubbot.runtime.context.selectors import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
@@ -13,7 +14,6 @@ from bubbot.command import Caller
 from bubbot.errors import CommandRefused
 from bubbot.formatting import clean_label
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
 from bubbot.runtime.context.quoting import INDENT, escape_people_text
 from bubbot.runtime.context.selectors import format_sender, text_of

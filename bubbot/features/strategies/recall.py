@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -21,7 +21,6 @@ from bubbot.features.strategies.retrieval import (
     is_evidence,
 )
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.compose import narrow_view, request_token_limit
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.tokens import estimate_tokens

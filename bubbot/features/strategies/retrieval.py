@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from bubbot.features.strategies.compact import compact_messages, find_floor
 from bubbot.features.strategies.facts import CUT, ContextCut, ContextRecalled
 from bubbot.formatting import clean_label
-from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import quote_text
 from bubbot.runtime.context.selectors import (
     ContextMessage,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import md5
 from typing import Any
 
@@ -17,7 +18,6 @@ from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reas
 from bubbot.middleware import CallNext
 from bubbot.ports.channel import OWN_WORDS, Inbound, Outbound, Role
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
-from bubbot.records import dataclass
 from bubbot.runtime.compose import PAGE_ENTRIES, PAGE_GROWTH, request_token_limit
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, is_in_context, select_messages
 from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from datetime import tzinfo
 
 from msgspec import Struct
@@ -10,7 +11,6 @@ from msgspec import Struct
 from bubbot.command import Caller
 from bubbot.features.topics.names import TopicName
 from bubbot.features.topics.view import read_visits
-from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_tags, quote_text
 from bubbot.runtime.context.selectors import find_correction, format_sender, is_in_context, text_of
 from bubbot.tape.corrections import Corrections

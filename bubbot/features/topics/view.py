@@ -7,6 +7,7 @@ Every entry between the two belongs to it, whatever windows other handoffs opene
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -15,7 +16,6 @@ from msgspec.structs import replace
 from bubbot.features.topics.facts import TopicBound
 from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName
 from bubbot.features.topics.settings import TopicSettings
-from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import is_in_context
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.anchor import SESSION_NEW

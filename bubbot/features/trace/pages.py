@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, TypeAlias
 
@@ -24,7 +25,6 @@ from bubbot.features.trace.words import TextPage
 from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.panel import FeaturePanel, PanelQuery
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
-from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.entry import Kind, TapeEntry, text_field, timestamp

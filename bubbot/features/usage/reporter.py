@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from io import StringIO
 from typing import Literal
@@ -28,7 +29,6 @@ from bubbot.ports.usage import (
     budget_owner_text,
     round_amount,
 )
-from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts

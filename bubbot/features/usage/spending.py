@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import UNSET, Struct, field
@@ -11,7 +12,6 @@ from msgspec.structs import replace
 
 from bubbot.gateway.names import NameBook
 from bubbot.ports.usage import BUDGET_TAPE, CallSettled
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers

@@ -16,6 +16,7 @@ import zlib
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from email.message import Message
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,7 +24,6 @@ from urllib.parse import urljoin, urlsplit
 
 from bubbot.features.web.address import find_site, is_public_text
 from bubbot.formatting import format_bytes
-from bubbot.records import dataclass
 
 if TYPE_CHECKING:
     import ssl

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -11,7 +12,6 @@ from msgspec import Struct
 
 from bubbot.features.web.client import HTTP_OK, WebClient, WebError, WebResponse
 from bubbot.features.web.reading import PageReader, WebResult
-from bubbot.records import dataclass
 
 BRAVE_URL = "https://api.search.brave.com/res/v1/web/search"
 TAVILY_URL = "https://api.tavily.com/search"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 
 from msgspec import Struct
 
-from bubbot.records import dataclass
 from bubbot.runtime.compose import find_recorded_part
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.anchor import find_parents, recalled_ranges

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from bubbot.records import dataclass
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT, TURN_ENDS, TURN_START

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from bubbot.formatting import format_bytes
 from bubbot.gateway.activity import TurnActivity
 from bubbot.gateway.health.snapshot import ChannelState, HealthSnapshot
 from bubbot.ports.channel import Role
 from bubbot.ports.health import FeatureProblem, HealthContext, HealthRow
-from bubbot.records import dataclass
 from bubbot.texts import Texts
 from bubbot.texts.lengths import format_length
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bubbot.models.messages import CALL_KEYS
 from bubbot.models.reply import ReplyAssembler, make_usage
 from bubbot.ports.model import Usage
-from bubbot.records import dataclass
 
 
 @dataclass

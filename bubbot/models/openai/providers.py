@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from bubbot.errors import ModelRefused
 from bubbot.models.catalogue.keys import PLACEHOLDER_KEY
 from bubbot.models.messages import provider_of
-from bubbot.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from bubbot.ops.doctor.finding import failure_finding, sudo_bubbot
 from bubbot.ops.doctor.secrets import command_to_set
 from bubbot.ports.channel import Channel, ChannelAdapter, ChannelOptions, SupportsClose, VerifiesCredentials
 from bubbot.ports.checks import Finding, edit_command, shell_quote
-from bubbot.records import dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, LINE_BUFFERED_KINDS, ChannelSettings, split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,6 @@ from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.ports.checks import Finding, Level
-from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import DEFAULT_STORE, SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.check import DatabaseState

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from bubbot.home import Home
 from bubbot.ops.doctor.tools import read_output
-from bubbot.records import dataclass
 from bubbot.settings.environment import read_variables, runtime_folder
 
 UNIT = "bubbot.service"

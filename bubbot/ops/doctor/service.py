@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.errors import ConfigError
@@ -15,7 +16,6 @@ from bubbot.ops.doctor.finding import sudo_bubbot
 from bubbot.ops.doctor.tools import parse_properties, read_output
 from bubbot.ops.service.render import read_unit, render_unit
 from bubbot.ports.checks import Finding, shell_quote
-from bubbot.records import dataclass
 
 UNIT = "bubbot.service"
 UNIT_PROPERTIES = (

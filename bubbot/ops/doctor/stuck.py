@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bubbot.app.stores import open_home_store, unused_clock
@@ -11,7 +12,6 @@ from bubbot.errors import StoreError, TapeCorrupt
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home
 from bubbot.ports.checks import Finding
-from bubbot.records import dataclass
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,6 @@ from bubbot.ops.onboarding.console import Console
 from bubbot.ops.onboarding.existing import ExistingConfig
 from bubbot.ops.onboarding.questions import InitOptions
 from bubbot.ports.channel import BotIdentity, Channel
-from bubbot.records import dataclass
 
 TITLES = {"telegram": "Telegram", "discord": "Discord"}
 """The kinds of channel that `init` asks about, in this order."""

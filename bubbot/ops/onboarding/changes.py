@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bubbot.home import Home
 from bubbot.ops.onboarding.edit import Table, Value, remove_key, set_key
 from bubbot.ops.onboarding.existing import ExistingConfig
-from bubbot.records import dataclass
 
 SECRETS = "secrets"
 """The folder for secrets in a home."""

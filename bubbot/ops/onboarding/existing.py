@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from bubbot.app.settings import load_with_missing_secrets
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding.edit import parse_toml
-from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 
 NEW_FILE = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pydantic import SecretStr
 
@@ -20,7 +21,6 @@ from bubbot.ops.onboarding.existing import ExistingConfig
 from bubbot.ops.onboarding.providers import PROVIDER_OPTIONS, ProviderOption, describe_model, suggest_models
 from bubbot.ops.onboarding.questions import InitOptions
 from bubbot.ports.model import ListedModel
-from bubbot.records import dataclass
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from bubbot.models.catalogue import sizes
 from bubbot.ports.model import ListedModel
-from bubbot.records import dataclass
 from bubbot.texts import Texts
 
 MAX_SUGGESTIONS = 8

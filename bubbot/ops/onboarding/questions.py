@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 
 from bubbot.errors import ConfigError
@@ -12,7 +12,6 @@ from bubbot.ops.onboarding.changes import PendingEdits
 from bubbot.ops.onboarding.console import Console
 from bubbot.ops.onboarding.existing import ExistingConfig
 from bubbot.ops.onboarding.secret_uses import describe_secret
-from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 from bubbot.settings.sources import MissingSecret
 from bubbot.texts import Texts

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from bubbot.ops.service.systemctl import (
     run_command,
     systemctl,
 )
-from bubbot.records import dataclass
 from bubbot.settings.environment import unit_folder
 
 UNIT, BACKUP, TIMER = "bubbot.service", "bubbot-backup.service", "bubbot-backup.timer"

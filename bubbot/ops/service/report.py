@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ports.channel import Channel, ReportsHealth
-from bubbot.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-
-from bubbot.records import dataclass
+from dataclasses import dataclass
 
 LONG_COMMAND_SECONDS = 400.0
 """The time a command may take: a start returns when the bot receives, or has failed."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from bubbot.ports.channel.events import Attachment
 from bubbot.ports.channel.previews import Preview
 from bubbot.ports.channel.sending import MessagePart
-from bubbot.records import dataclass
 
 
 @runtime_checkable

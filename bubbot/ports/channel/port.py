@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,6 @@ from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel.events import ChannelEvent
 from bubbot.ports.channel.sending import MessagePart, Outbound, Receipt
 from bubbot.ports.settings import AdapterSettings
-from bubbot.records import dataclass
 
 Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | str | None]]
 """Accept an event: it returns when the event is durable; only then may the adapter acknowledge it to the platform.
@@ -150,7 +149,7 @@ S = TypeVar("S", bound=AdapterSettings)
 C = TypeVar("C", bound=Channel)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # a generic class with slots cannot be made by `Name[T](…)`
 class ChannelAdapter(Generic[S, C]):
     """A factory of channels that declares its settings, for the entry-point group `bubbot.channels`.
 

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.texts import OUTCOME_UNKNOWN
 

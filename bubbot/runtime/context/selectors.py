@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from operator import attrgetter
 from typing import Any
 
 from bubbot.formatting import clean_label
-from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_REQUEST_IMAGE_BYTES,
     describe_files,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 
 from bubbot.errors import ConfigError
 from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import AUTO_SELECTOR
-from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, prepend_opening, select_messages
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import AfterAnchor, Slice, TapeQuery, WholeTape, Window

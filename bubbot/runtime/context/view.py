@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from operator import attrgetter
 from types import NoneType
@@ -12,7 +12,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
-from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import (
     CALLS,
     CONTINUES_MESSAGE,

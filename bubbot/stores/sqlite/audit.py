@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress, report_each
 from bubbot.ports.store import DeploymentAudit
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.names import (
     SELECT_FIRST,
     TapeNameRow,

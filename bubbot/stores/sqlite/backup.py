@@ -10,11 +10,11 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import Integrity, check_integrity, head_at
 from bubbot.stores.sqlite.connections import BUSY_SECONDS, translate_error
 from bubbot.stores.sqlite.schema import check_version

@@ -6,7 +6,7 @@ import errno
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +15,6 @@ from typing import Any
 from bubbot import __version__
 from bubbot.errors import BubbotError, ConfigError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
-from bubbot.records import dataclass
 from bubbot.stores.files import copy_file, digest_of_file, new_folder, remove_folder, remove_partials, write_file
 from bubbot.stores.sqlite.backup import DatabaseContent, TapeHead, copy_database, no_room_message
 from bubbot.tape.entry import timestamp

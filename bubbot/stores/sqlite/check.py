@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from msgspec import UNSET
 from bubbot.errors import StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DeploymentAudit
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import audit_all, check_integrity
 from bubbot.stores.sqlite.connections import BUSY_SECONDS, damaged_schema_error, read_only_error, translate_error
 from bubbot.stores.sqlite.names import append_fact, tape_names

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,7 +15,6 @@ from typing import Any, TypeAlias
 import aiosqlite
 
 from bubbot.errors import BubbotError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.schema import check_version
 
 BUSY_SECONDS = 10.0

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.index.schema import ADVANCE_GENERATION
 from bubbot.stores.sqlite.names import SELECT_FIRST, SELECT_NAME_FACT, parse_name_fact
 from bubbot.stores.sqlite.transaction import Fetch, Transaction

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from bubbot.ports.progress import OnProgress, ignore_progress
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.index.fill import BATCH_ENTRIES, IndexWriter
 from bubbot.stores.sqlite.writer import CommitCounter
 

@@ -6,12 +6,12 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import UNSET
 
 from bubbot.errors import EntryInvalid
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.rows import INSERT_ENTRY, NEWEST_POSITION, encode_content, to_row
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.chain import GENESIS, TapeEnd, chain_value, genesis

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -17,7 +18,6 @@ import aiosqlite
 
 from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.store import PositionedEntry
-from bubbot.records import dataclass
 from bubbot.tape.chain import chain_value, content_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, Matcher, Span, TapeQuery, WholeTape, build_matcher, parse_moment, resolve

@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeAlias
@@ -14,7 +15,6 @@ from typing import Any, TypeAlias
 import aiosqlite
 
 from bubbot.ports.store import DatabaseSize, TapeSize, UnreferencedBlobs
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.transaction import Fetch
 
 SHORT_WAL_BYTES = 4 << 20
@@ -68,7 +68,7 @@ class WalCheckpointer:
         self,
         database: Path,
         busy_ms: int,
-        limits: WalLimits = WalLimits(),  # noqa: B008 - frozen
+        limits: WalLimits = WalLimits(),
         on_newest: OnNewest = ignore_newest,
     ) -> None:
         self._wal = database.with_name(f"{database.name}-wal")

@@ -8,12 +8,12 @@ import sqlite3
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import aiosqlite
 
 from bubbot.errors import BubbotError, StoreFull, StoreUnavailable
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.connections import Connector, connected, translate_error, translated_errors
 from bubbot.stores.sqlite.sizes import WalCheckpointer
 from bubbot.stores.sqlite.transaction import Salt, Transaction

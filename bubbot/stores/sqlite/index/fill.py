@@ -9,6 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 import aiosqlite
 
 from bubbot.errors import TapeCorrupt
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.connections import HeldConnection, open_reader
 from bubbot.stores.sqlite.index.schema import (
     IndexCoverage,

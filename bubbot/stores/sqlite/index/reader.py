@@ -8,6 +8,7 @@ import sqlite3
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -16,7 +17,6 @@ import aiosqlite
 
 from bubbot.errors import BubbotError
 from bubbot.ports.store import IndexState
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.connections import HeldConnection
 from bubbot.stores.sqlite.index.schema import (
     IndexCoverage,

@@ -6,11 +6,11 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiosqlite
 
-from bubbot.records import dataclass
 from bubbot.stores.sqlite.connections import BUSY_SECONDS
 from bubbot.tape.entry import Kind
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import inf, log10
 from zlib import crc32
 
 import aiosqlite
 
-from bubbot.records import dataclass
 from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike
 from bubbot.tape.words import is_run, is_spelt, is_symbol, split_pieces, strip_accents
 
