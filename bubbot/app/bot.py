@@ -1,4 +1,4 @@
-"""The composition root: build a running bot from the settings. The only file that names concrete classes."""
+"""The composition root: build a running bot from the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bubbot.app.features import BotFeatures
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
-from bubbot.app.models import ModelSet, choose_models, turns_at_once
+from bubbot.app.models import CurrentModels, choose_models, turns_at_once
 from bubbot.app.own_features import FEATURES
 from bubbot.app.reading import copy_opener, session_reader
 from bubbot.app.search import open_indexing
@@ -95,7 +95,7 @@ class Bot:
     Attributes:
         store: the store, wrapped.
         base_store: the store without wrappers.
-        model_sets: its models; the last set is in use.
+        current_models: its models, also after a reload.
         channel_runtimes: its channels, by name.
         workspace: the label of its home in the store.
         commands: the commands that people may type.
@@ -105,7 +105,7 @@ class Bot:
 
     store: TapeStore
     base_store: TapeStore
-    model_sets: list[ModelSet]
+    current_models: CurrentModels
     runtime: AppRuntime
     channel_runtimes: dict[str, ChannelRuntime]
     workspace: str
@@ -120,7 +120,7 @@ class Bot:
 
     @property
     def models(self) -> SessionModels:
-        return self.model_sets[-1].sessions
+        return self.current_models.set.sessions
 
     @property
     def schedule_store(self) -> ScheduleStore | None:
@@ -299,9 +299,11 @@ async def open_bot(
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         lessons = ModelLessons(open_tape(MODELS_TAPE))
         await lessons.load()
-        models = [choose_models(settings, home, wrappers.model, lessons, is_quarantined=restored is not None)]
-        _log_assumed_size(models[-1].sessions.default)
-        stack.push_async_callback(_close, models)
+        models = CurrentModels(
+            choose_models(settings, home, wrappers.model, lessons, is_quarantined=restored is not None)
+        )
+        _log_assumed_size(models.set.sessions.default)
+        stack.push_async_callback(models.aclose)
         feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
         await stack.enter_async_context(open_indexing(base_store, settings.section(SearchSettings), group))
@@ -341,8 +343,8 @@ async def open_bot(
             kernel,
             settings,
             home=home,
-            load_model=lambda name: models[-1].sessions.get_model(name),  # noqa: PLW0108 - a reload adds a set
-            find_model=lambda turn: models[-1].sessions.model_for_turn(turn),  # noqa: PLW0108
+            load_model=models.get_model,
+            find_model=models.model_for_turn,
             lessons=lessons,
             notify_owner=owner_chat,
             names=features,
@@ -398,7 +400,7 @@ async def open_bot(
             wrappers.tools,
             is_quarantined=restored is not None,
         )
-        deps, toolbox = build_session_deps(settings, shared, models[0])
+        deps, toolbox = build_session_deps(settings, shared, models.set)
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():
@@ -417,7 +419,7 @@ async def open_bot(
             runtime,
             activity,
             bot_features,
-            lambda: models[-1].loading_names(),  # noqa: PLW0108 - a reload adds a set
+            models.loading_names,
         )
         watch = HealthCollector(base_store, home, sources, settings, texts, now=now, restored=restored)
         yield Bot(
@@ -448,11 +450,6 @@ async def _open_store(settings: StoreSettings, home: Home, room_retry: float | N
                 raise
             log.error("disk full, waiting for room to start: %s", error, extra={"action": "store.full"})  # noqa: TRY400
             await asyncio.sleep(room_retry)
-
-
-async def _close(models: Sequence[ModelSet]) -> None:
-    for model_set in models:
-        await model_set.aclose()
 
 
 def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:

@@ -20,6 +20,7 @@ from bubbot.models.lazy import LazyModel
 from bubbot.models.local import model as local
 from bubbot.models.unconfigured import KeylessModel, QuarantinedModel, UnconfiguredModel
 from bubbot.ports.model import KnowsLessons, Model, ModelOptions, ModelTraits
+from bubbot.ports.turn import Turn
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.models import SessionModels
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
@@ -61,6 +62,42 @@ class ModelSet:
         await self.sessions.aclose()
         if self.transcriber is not None:
             await self.transcriber.aclose()
+
+
+class CurrentModels:
+    """The models of a running bot: the set in use, and earlier ones until the turns that began with them have ended."""
+
+    def __init__(self, models: ModelSet) -> None:
+        self.set = models
+        self._earlier: list[ModelSet] = []
+
+    def get_model(self, name: str) -> Model:
+        """Return the model with this name. Raise `ConfigError`."""
+        return self.set.sessions.get_model(name)
+
+    async def model_for_turn(self, turn: Turn) -> Model:
+        """Return the model that answers in a turn. Raise `ModelUnavailable`."""
+        return await self.set.sessions.model_for_turn(turn)
+
+    def loading_names(self) -> list[str]:
+        """Return the names of the models that are being loaded."""
+        return self.set.loading_names()
+
+    def replace(self, models: ModelSet) -> ModelSet:
+        """Use other models from now on; return those that `close` has to get once their turns have ended."""
+        self._earlier.append(self.set)
+        self.set = models
+        return self._earlier[-1]
+
+    async def close(self, models: ModelSet) -> None:
+        """Close models that were replaced."""
+        self._earlier.remove(models)
+        await models.aclose()
+
+    async def aclose(self) -> None:
+        """Close all."""
+        for models in (*self._earlier, self.set):
+            await models.aclose()
 
 
 def choose_models(

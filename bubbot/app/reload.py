@@ -293,9 +293,7 @@ class Reloader:
                     channel_policy(plan.tables[name][0], settings, self._daemon.access)
                 )
         plan.apply_features()
-        old_models = app.model_sets[-1]
-        if plan.models is not None:
-            app.model_sets.append(plan.models)
+        old_models = app.current_models.replace(plan.models) if plan.models is not None else None
         toolbox = await self._renew_sessions(settings)
         app.health_collector.settings = settings
         commands = list_commands(toolbox, app.turn_services.texts, menu_languages(app.channel_runtimes))
@@ -308,7 +306,7 @@ class Reloader:
             self._update_commands(app.channel_runtimes.keys() - plan.started.keys())
         for on_reloaded in self._daemon.on_reload:
             on_reloaded()
-        if plan.models is not None:
+        if old_models is not None:
             self._close_later(old_models)
 
     def _update_commands(self, names: Iterable[str]) -> None:
@@ -330,7 +328,7 @@ class Reloader:
         app = self._daemon.bot
         for channel_runtime in app.channel_runtimes.values():
             app.join(channel_runtime)
-        deps, toolbox = build_session_deps(settings, app.turn_services, app.model_sets[-1])
+        deps, toolbox = build_session_deps(settings, app.turn_services, app.current_models.set)
         app.runtime.reload({name: channel_runtime.link for name, channel_runtime in app.channel_runtimes.items()}, deps)
         for channel_runtime in app.channel_runtimes.values():
             channel_runtime.open_gate(
@@ -375,8 +373,7 @@ class Reloader:
 
         async def close() -> None:
             await self._daemon.bot.runtime.wait_turns_ended()
-            self._daemon.bot.model_sets.remove(models)
-            await models.aclose()
+            await self._daemon.bot.current_models.close(models)
 
         self._run_later(close())
 

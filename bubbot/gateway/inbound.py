@@ -79,7 +79,7 @@ STOP = ",stop"
 DecidePress: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[str | None]]
 """Decide a pressed button at once, and store these facts of the press with the decision.
 
-
+Return the text for the person if the press does not count, an empty text if it does, and None if the button is a command like
 any other: its turn has to run.
 """
 

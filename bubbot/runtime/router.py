@@ -32,7 +32,7 @@ _WORD = re.compile(r"\S+")
 
 
 def is_command(text: str) -> bool:
-    """Return true if a message is a command: one line that starts with a comma."""
+    """Return true if a message is a command: it begins with a comma."""
     return text.lstrip().startswith(COMMAND_PREFIX)
 
 
