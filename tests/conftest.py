@@ -18,16 +18,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
-from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from tests import workers
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.e2e import forked
-from tests.quality import mypy
 
 PROOF_TIMEOUT_SECONDS = 3600
 """How long one test of the long versions may take."""
@@ -58,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     elif _has_room_in_memory():
         # A process that is killed loses nothing there either; only who cuts the power would see the difference.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-    if workers.count_workers(config):
+    if config.getoption("numprocesses"):
         # Else every bot compiles everything again, and pytest rewrites the assertions of each test file, which takes longer than
         # all the rest of the collection. A run in one process stays as it was asked.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -87,25 +84,19 @@ def _has_room_in_memory() -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Begin what takes long, and collect.
-
-    Nothing of what is imported for tests is ever garbage: the collector need not look at it, now and later.
-    """
-    is_whole = workers.runs_everything(session.config)
-    if is_whole:
-        mypy.begin()
-        forked.begin()
+    """Collect. Nothing of what is imported for tests is ever garbage: the collector need not look at it, now and later."""
     gc.disable()
     result = yield
-    if is_whole:
-        # In a new checkout hypothesis looks at each character for this: once here, not once in each worker.
-        st.text().validate()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
-    if is_whole:
-        forked.find_address()  # one for all workers
     return result
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Half the time of a test that starts a bot is waiting: three workers for each processor, and none for tests of one file."""
+    chosen = [name for name in config.args if name.partition("::")[0].endswith(".py")]
+    return 0 if chosen else min(8, 3 * (os.cpu_count() or 1))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -17,7 +17,7 @@ from benchmarks.mutants.sites import Mutant, draw
 # One worker: a process that cannot tell its test counts for all that run.
 PYPROJECT = """
 [tool.pytest.ini_options]
-addopts = "-n 1 -p tests.workers -p no:simcord -p no:cacheprovider -p no:hypothesispytest -p no:asyncio -p no:anyio -p no:playwright"
+addopts = "-n 0 -p no:simcord -p no:cacheprovider -p no:hypothesispytest -p no:asyncio -p no:anyio -p no:playwright"
 """
 SOURCE = '''"""A small project."""
 
