@@ -4,7 +4,7 @@ VENV ?= .venv
 # Not quiet: pip shows what it downloads, with sizes, and people who wait see that something happens.
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --no-deps
 # A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
-export BUBBOT_PHOENIX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
+export PHOENIX_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --quiet --no-build-isolation --editable .
 
@@ -45,7 +45,7 @@ mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants
 pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; PICTURES="doctor status" draws some of them
 	@$(VENV)/bin/python -m tests.docs.pictures $(PICTURES)
 
-phoenix: $(BUBBOT_PHOENIX)/.installed  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
+phoenix: $(PHOENIX_FOLDER)/.installed  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \
@@ -77,10 +77,10 @@ $(DOJO)/suites.json: requirements/agentdojo.in tests/dojo/export.py
 	@$(DOJO)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/agentdojo.in
 	@$(DOJO)/bin/python tests/dojo/export.py $@
 
-$(BUBBOT_PHOENIX)/.installed: requirements/phoenix.in
-	@echo "Installing Phoenix into $(BUBBOT_PHOENIX) (860 MB on the disk, once)"
-	@$(PYTHON) -m venv --clear $(BUBBOT_PHOENIX)
-	@$(BUBBOT_PHOENIX)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/phoenix.in
+$(PHOENIX_FOLDER)/.installed: requirements/phoenix.in
+	@echo "Installing Phoenix into $(PHOENIX_FOLDER) (860 MB on the disk, once)"
+	@$(PYTHON) -m venv --clear $(PHOENIX_FOLDER)
+	@$(PHOENIX_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/phoenix.in
 	@touch $@
 
 $(VENV)/bin/python:

@@ -50,9 +50,9 @@ SCRIPT: Mapping[str, Any] = {
 
 
 def phoenix_folder() -> Path:
-    """Return where `make phoenix` installs it: `$BUBBOT_PHOENIX`, else a folder of the cache."""
+    """Return where `make phoenix` installs it: `$PHOENIX_FOLDER`, else a folder of the cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("BUBBOT_PHOENIX") or Path(cache, "bubbot", "phoenix"))
+    return Path(os.environ.get("PHOENIX_FOLDER") or Path(cache, "bubbot", "phoenix"))
 
 
 def phoenix_is_installed() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,8 @@ class Systemd:
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
+    for name in [name for name in os.environ if name.startswith("BUBBOT_")]:  # `make test` sets one
+        monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr("bubbot.ops.service.install.SYSTEM_UNITS", tmp_path / "units")
