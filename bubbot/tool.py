@@ -12,7 +12,6 @@ from bubbot.arguments.fields import (
     Args,
     ArgumentField,
     ArgumentProblem,
-    NoArguments,
     build_schema,
     drop_joining_words,
     dump_args,
@@ -220,12 +219,6 @@ class CallPlan:
     state: str = ""
 
 
-class ToolArgs:
-    """The base of arguments in earlier versions, a pydantic model: `require_args` refuses the tools that still have it."""
-
-
-NoArgs = NoArguments
-"""The name of `NoArguments` in earlier versions, for installed packages."""
 ToolOutput: TypeAlias = str | RerunModel
 A = TypeVar("A", bound=Args)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]

@@ -58,7 +58,7 @@ async def traced(
 async def reload(bot: Bot, settings: Settings) -> None:
     """Put other settings into force, as a daemon does."""
     (await bot.features.prepare(settings))()
-    deps, _ = build_session_deps(settings, bot.turn_services, bot.current_models.set)
+    deps, _ = build_session_deps(settings, bot.turn_services, bot.current_models.in_use)
     bot.runtime.reload({name: runtime.link for name, runtime in bot.channel_runtimes.items()}, deps)
 
 

@@ -120,7 +120,7 @@ class Bot:
 
     @property
     def models(self) -> SessionModels:
-        return self.current_models.set.sessions
+        return self.current_models.in_use.sessions
 
     @property
     def schedule_store(self) -> ScheduleStore | None:
@@ -302,7 +302,7 @@ async def open_bot(
         models = CurrentModels(
             choose_models(settings, home, wrappers.model, lessons, is_quarantined=restored is not None)
         )
-        _log_assumed_size(models.set.sessions.default)
+        _log_assumed_size(models.in_use.sessions.default)
         stack.push_async_callback(models.aclose)
         feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
@@ -400,7 +400,7 @@ async def open_bot(
             wrappers.tools,
             is_quarantined=restored is not None,
         )
-        deps, toolbox = build_session_deps(settings, shared, models.set)
+        deps, toolbox = build_session_deps(settings, shared, models.in_use)
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
         runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
         for channel_runtime in channel_runtimes.values():

@@ -68,25 +68,25 @@ class CurrentModels:
     """The models of a running bot: the set in use, and earlier ones until the turns that began with them have ended."""
 
     def __init__(self, models: ModelSet) -> None:
-        self.set = models
+        self.in_use = models
         self._earlier: list[ModelSet] = []
 
     def get_model(self, name: str) -> Model:
         """Return the model with this name. Raise `ConfigError`."""
-        return self.set.sessions.get_model(name)
+        return self.in_use.sessions.get_model(name)
 
     async def model_for_turn(self, turn: Turn) -> Model:
         """Return the model that answers in a turn. Raise `ModelUnavailable`."""
-        return await self.set.sessions.model_for_turn(turn)
+        return await self.in_use.sessions.model_for_turn(turn)
 
     def loading_names(self) -> list[str]:
         """Return the names of the models that are being loaded."""
-        return self.set.loading_names()
+        return self.in_use.loading_names()
 
     def replace(self, models: ModelSet) -> ModelSet:
         """Use other models from now on; return those that `close` has to get once their turns have ended."""
-        self._earlier.append(self.set)
-        self.set = models
+        self._earlier.append(self.in_use)
+        self.in_use = models
         return self._earlier[-1]
 
     async def close(self, models: ModelSet) -> None:
@@ -96,7 +96,7 @@ class CurrentModels:
 
     async def aclose(self) -> None:
         """Close all."""
-        for models in (*self._earlier, self.set):
+        for models in (*self._earlier, self.in_use):
             await models.aclose()
 
 

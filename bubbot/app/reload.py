@@ -328,7 +328,7 @@ class Reloader:
         app = self._daemon.bot
         for channel_runtime in app.channel_runtimes.values():
             app.join(channel_runtime)
-        deps, toolbox = build_session_deps(settings, app.turn_services, app.current_models.set)
+        deps, toolbox = build_session_deps(settings, app.turn_services, app.current_models.in_use)
         app.runtime.reload({name: channel_runtime.link for name, channel_runtime in app.channel_runtimes.items()}, deps)
         for channel_runtime in app.channel_runtimes.values():
             channel_runtime.open_gate(

@@ -304,8 +304,8 @@ class Deliverer:
 
     async def resume(self, session: str | None = None, *, queued: bool = False) -> int:
         """Deliver messages that an earlier process left open, of one session or of all; return their number."""
-        await self._outbox.end_unreadable()
-        pending = [each for each in await self._outbox.pending() if session is None or each.session == session]
+        open_messages = await self._outbox.settle_pending()
+        pending = [each for each in open_messages if session is None or each.session == session]
         if pending:
             await self._outbox.write_checkpoint()  # fails before anything is sent again if the store takes no receipts
         places: set[tuple[str, str]] = set()

@@ -10,6 +10,7 @@ import heapq
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from msgspec import UNSET, structs
 
@@ -46,6 +47,8 @@ log = logging.getLogger(__name__)
 
 UNREADABLE = "unreadable"
 """The reason for which a message ends that nobody can read."""
+PendingIntent: TypeAlias = tuple[TapeService, TapeEntry, OutboxMessage | None]
+"""The tape and the entry of a pending intent, and its message; None if that cannot be read."""
 
 
 def outbox_tape(channel: str) -> str:
@@ -178,15 +181,15 @@ class Outbox:
 
     async def pending(self) -> tuple[OutboxMessage, ...]:
         """Return the intents with parts that lack a receipt, oldest first, without those that cannot be read."""
-        by_tape: dict[str, list[OutboxMessage]] = {}
-        for tape, _, message in await self._read_pending():
-            if message is not None:
-                by_tape.setdefault(tape.name, []).append(message)
-        return tuple(heapq.merge(*by_tape.values(), key=lambda message: message.date))
+        return _list_messages(await self._read_pending())
 
-    async def end_unreadable(self) -> None:
-        """Record the end of pending intents that cannot be read, and log each once: nobody can deliver them."""
-        for tape, entry, message in await self._read_pending():
+    async def settle_pending(self) -> tuple[OutboxMessage, ...]:
+        """Return what `pending` does, and record the end of the intents that cannot be read: nobody can deliver them.
+
+        Log each of those once.
+        """
+        found = await self._read_pending()
+        for tape, entry, message in found:
             if message is None:
                 log.error(
                     "entry #%d of %s is a message that cannot be read; it is not sent",
@@ -195,10 +198,11 @@ class Outbox:
                     extra={"action": "outbox.unreadable"},
                 )
                 await tape.append([abandoned_entry(entry.id, UNREADABLE)], if_absent=True)
+        return _list_messages(found)
 
-    async def _read_pending(self) -> list[tuple[TapeService, TapeEntry, OutboxMessage | None]]:
+    async def _read_pending(self) -> list[PendingIntent]:
         """Read the pending intents, those of a tape oldest first, each with its message; None if that cannot be read."""
-        found: list[tuple[TapeService, TapeEntry, OutboxMessage | None]] = []
+        found: list[PendingIntent] = []
         for tape, projected in zip(self._tape.shards(), self._pending.values(), strict=True):
             if messages := await projected.catch_up():
                 (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(list(messages)))))])
@@ -227,6 +231,15 @@ class Outbox:
         """Write a checkpoint, so that the next start reads only later entries."""
         for projected in self._pending.values():
             await projected.write_checkpoint(force=len(self._pending) == 1 or projected.position > 0)
+
+
+def _list_messages(pending: Sequence[PendingIntent]) -> tuple[OutboxMessage, ...]:
+    """List the messages that can be read, of all tapes the oldest first."""
+    by_tape: dict[str, list[OutboxMessage]] = {}
+    for tape, _, message in pending:
+        if message is not None:
+            by_tape.setdefault(tape.name, []).append(message)
+    return tuple(heapq.merge(*by_tape.values(), key=lambda message: message.date))
 
 
 def receipt_key(intent_id: int, place: int) -> str:

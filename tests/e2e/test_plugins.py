@@ -117,11 +117,11 @@ FACTORY = FeatureFactory("odd", build, OddSettings)
 """
 
 OLDER = """
-from pydantic import Field
+from pydantic import BaseModel, Field
 from bubbot.feature import Feature, FeatureFactory
-from bubbot.tool import NoArgs, ToolArgs, tool
+from bubbot.tool import tool
 
-class RollArgs(ToolArgs):
+class RollArgs(BaseModel):
     sides: int = Field(default=6, description="how many sides")
 
 @tool("dice.roll")

@@ -101,7 +101,7 @@ async def test_an_intent_that_cannot_be_read_ends_once_and_holds_up_no_other(
     assert caplog.records == []
     await outbox.write_checkpoint()
     for process in (outbox, Outbox(service(store, TAPE))):
-        await process.end_unreadable()
+        assert await process.settle_pending() == (good,)
         await process.write_checkpoint()
         assert await process.pending() == (good,)
     (record,) = caplog.records
