@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import secrets
@@ -478,6 +479,22 @@ async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(
     output, errors = await done.communicate()
     assert (done.returncode, output) == (125, b"")
     assert b"the sandbox cannot be made" in errors
+
+
+async def test_nothing_runs_if_landlock_is_too_old_to_keep_signals_in(tmp_path: Path) -> None:
+    make_workspace(tmp_path / "work")
+    package = tmp_path / "library" / "landlockpy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("def abi_version():\n    return 5\n")
+    made = ConfinedSandbox(has_network=False)
+    command = made.build_command(["echo", "ran"], tmp_path / "work", sandboxes.ProgramLimits(10, 2**30, 16))
+    options = json.loads(command[4])
+    options["landlock"]["library"] = str(package.parent)
+    command[4] = json.dumps(options)
+    done = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    output, errors = await done.communicate()
+    assert (done.returncode, output) == (125, b"")
+    assert b"Landlock has version 5 here, and 6 is needed" in errors
 
 
 def count_own_processes() -> int:
