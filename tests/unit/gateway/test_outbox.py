@@ -114,6 +114,13 @@ async def test_an_intent_that_cannot_be_read_ends_once_and_holds_up_no_other(
     assert await Outbox(service(store, TAPE)).pending() == ()
 
 
+async def test_an_intent_without_parts_owes_nothing(outbox: Outbox, store: TapeStore) -> None:
+    await home(store, TAPE).append(
+        [event("outbox/intent", {"session": "test:home", "turn": "t", "parts": []}, key="bad:0")]
+    )
+    assert await outbox.settle_pending() == ()
+
+
 async def test_giving_it_up_twice_keeps_the_first_reason(outbox: Outbox, store: TapeStore) -> None:
     made = await intended(store)
     await outbox.abandon(made, "the chat is gone")
