@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from bubbot.tape.query import fold_text
 from bubbot.tape.spelling import find_alike
-from bubbot.tape.words import is_run, strip_accents, tokens
+from bubbot.tape.words import fold_text, is_run, strip_accents, tokens
 
 FIRST = 20
 """Hits that are shown."""

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from bubbot.identity import is_id
 from bubbot.ports.access import Audience, ListedPeople, higher_role
 from bubbot.ports.channel import BotAdded, Inbound, Role, Sender
-from bubbot.tape.query import fold_text
+from bubbot.tape.words import fold_text
 
 CHATS_WATCHED = 1000
 """Chats whose bot turns the loop guard remembers; it forgets the chat that was quiet longest."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -346,8 +346,8 @@ class TapeEntry:
         return "\n".join([*_strings(self.payload), *_strings(self.meta)])
 
     def searchable_text(self) -> str:
-        """Return the searchable text: the payload's string values and the sender's shown name, one per line."""
-        return "\n".join([*_strings(self.payload), *sender_name(self.meta)])
+        """Return what search finds: the texts of `list_searchable` and the sender's shown name, one per line."""
+        return "\n".join([*list_searchable(self.kind, self.payload, self.meta), *sender_name(self.meta)])
 
 
 THOUGHTS = "thoughts"
@@ -417,14 +417,41 @@ def sender_name(meta: JsonObject) -> list[str]:
     return [name] if isinstance(name, str) and name else []
 
 
-def _strings(value: Any) -> list[str]:
+def _strings(value: Any, without: Set[str] = frozenset()) -> list[str]:
+    """List the strings of a JSON value, except those under some keys."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
-        return [text for item in value.values() for text in _strings(item)]
-    if isinstance(value, tuple):
-        return [text for item in value for text in _strings(item)]
+        return [text for key, item in value.items() if key not in without for text in _strings(item, without)]
+    if isinstance(value, tuple | list):
+        return [text for item in value for text in _strings(item, without)]
     return []
+
+
+_STRUCTURE: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        Kind.MESSAGE: frozenset({"role", "type", "media_type", "digest", "id", THOUGHTS}),
+        Kind.TOOL_CALL: frozenset({"id", "type", "outside", THOUGHTS}),
+        Kind.TOOL_RESULT: frozenset({"tool_call_id", "type", "media_type", "digest"}),
+    }
+)
+"""By kind, the keys whose strings nobody said: a role, the id of a call, the type of a file, what a model only thought."""
+_SAID_IN_EVENTS = frozenset({"content", "text", "raw", "output", "title", "summary", "path"})
+"""The fields of events whose strings people wrote or read."""
+
+
+def list_searchable(kind: str, payload: Mapping[str, Any], meta: Mapping[str, Any]) -> list[str]:
+    """List the texts of an entry that people wrote, read, or may look for, in the order of the payload.
+
+    What a sub-task wrote is its own: it has none. Of an event, search finds the fields of `_SAID_IN_EVENTS`.
+    """
+    if meta.get("fork"):
+        return []
+    if kind != Kind.EVENT:
+        return _strings(payload, _STRUCTURE.get(kind, frozenset()))
+    data = payload.get("data")
+    items = data.items() if isinstance(data, Mapping) else ()
+    return [text for key, item in items if key in _SAID_IN_EVENTS for text in _strings(item)]
 
 
 def message(role: str, content: str | Sequence[JsonObject], *, thoughts: str = "", **meta: Any) -> TapeEntry:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from operator import attrgetter
@@ -13,8 +12,10 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import AnchorNotFound
 from bubbot.tape.anchor import recalled_ranges
-from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.spelling import SpellingFilter
+from bubbot.tape.entry import Kind, TapeEntry, sender_name
+from bubbot.tape.ranking import rank_entries
+from bubbot.tape.spelling import WordFilter, find_alike, find_stems
+from bubbot.tape.words import fold_text, holds_phrase
 
 T = TypeVar("T")
 Span: TypeAlias = tuple[int, int | None]
@@ -92,6 +93,16 @@ class IndexProposals:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranked:
+    """The entries that share words with `text`, best first; the words of most entries bring none of them, but order them.
+
+    A store with an index ranks by the words of all its tapes, and only so many of the entries that share a word.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class NotIndexed:
     """The entries that no search index covers yet: without an index, all."""
 
@@ -106,6 +117,7 @@ Slice: TypeAlias = (
     | NewestAnchors
     | IdRanges
     | IndexProposals
+    | Ranked
     | NotIndexed
 )
 
@@ -124,8 +136,11 @@ class TapeQuery:
         since: an aware datetime, included; undated entries do not match.
         until: an aware datetime, included; undated entries do not match.
         text: an exact substring, after NFKC and casefold, of the texts of payload and meta, one per line.
-        searchable_text: the same within `TapeEntry.searchable_text`; a search index covers it.
-        similar_text: all its words, spelling mistakes allowed, within `searchable_text` (`find_misspelt`).
+        searchable_text: the same within `TapeEntry.searchable_text`; a search index covers it, as the following ones.
+        phrase_text: the same, and not only as a part of longer words.
+        words_text: all its words, in any order and with any ending (`stem`).
+        similar_text: all its words, spelling mistakes allowed (`find_misspelt`).
+        sender: a word of the name of the person who wrote the entry, or the whole name, or the id on the platform.
         newest: newest first.
         limit: entries at most; None for all.
         missing: if the anchor of `part` is missing, raise `AnchorNotFound` or find nothing.
@@ -141,11 +156,21 @@ class TapeQuery:
     until: datetime | None = None
     text: str = ""
     searchable_text: str = ""
+    phrase_text: str = ""
+    words_text: str = ""
     similar_text: str = ""
+    sender: str = ""
     newest: bool = False
     limit: int | None = None
     missing: Literal["error", "empty"] = "error"
     as_of: int | None = None
+
+    @property
+    def reads_texts(self) -> bool:
+        """True if a filter looks at texts."""
+        return bool(
+            self.text or self.searchable_text or self.phrase_text or self.words_text or self.similar_text or self.sender
+        )
 
 
 class AnchorFinder(Protocol):
@@ -176,8 +201,10 @@ async def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
 
     `find` must look only at entries up to `as_of`.
     """
-    if isinstance(query.part, IndexProposals | NotIndexed):  # without an index
-        return cut_spans(((1, None),), query.as_of) if isinstance(query.part, NotIndexed) else ()
+    if isinstance(query.part, IndexProposals):  # without an index
+        return ()
+    if isinstance(query.part, NotIndexed | Ranked):
+        return cut_spans(((1, None),), query.as_of)
     try:
         return cut_spans(await _spans(query, find), query.as_of)
     except AnchorNotFound:
@@ -245,10 +272,16 @@ def cut_spans(spans: Iterable[Span], head: int | None) -> tuple[Span, ...]:
     return tuple((low, head if high is None else min(high, head)) for low, high in spans if low <= head)
 
 
+def intersect_spans(spans: Iterable[Span], within: Span) -> tuple[Span, ...]:
+    """Cut ranges to the ids of another one."""
+    first, last = within
+    return tuple((max(low, first), high) for low, high in cut_spans(spans, last) if high is None or high >= first)
+
+
 def select(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Return the entries that all filters of a query accept, in the given order."""
     kinds, names = query.kinds, query.names
-    if query.keys or query.since or query.until or query.text or query.searchable_text or query.similar_text:
+    if query.keys or query.since or query.until or query.reads_texts:
         matcher = build_matcher(query)
         return [entry for entry in entries if matcher.matches(entry)]
     return [
@@ -287,7 +320,10 @@ def _cut_out(entries: Sequence[TapeEntry], spans: Iterable[Span]) -> list[TapeEn
 
 def arrange(entries: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Put ascending entries into the query's order and cut them to its limit."""
-    ordered = entries[::-1] if query.newest else entries
+    if isinstance(query.part, Ranked):
+        ordered = [entry for _, entry in rank_entries(query.part.text, entries)]
+    else:
+        ordered = entries[::-1] if query.newest else entries
     return ordered if query.limit is None else ordered[: max(query.limit, 0)]
 
 
@@ -306,26 +342,27 @@ class Matcher:
 
     Attributes:
         needle: the folded `text`.
-        searchable_needle: the folded `searchable_text`.
-        spelling: for `similar_text`; None if the query has none.
+        part: the folded `searchable_text`.
+        phrase: the folded `phrase_text`.
+        words: for `words_text` and `similar_text`.
     """
 
     query: TapeQuery
     needle: str
-    searchable_needle: str = ""
-    spelling: SpellingFilter | None = None
+    part: str = ""
+    phrase: str = ""
+    words: tuple[WordFilter, ...] = ()
 
     @property
     def reads_texts(self) -> bool:
         """True if a filter looks at texts."""
-        return bool(self.needle or self.searchable_needle or self.spelling)
+        return self.query.reads_texts
 
     @property
     def raw_needles(self) -> tuple[str, ...]:
         """The needles that JSON does not escape: without quotes, backslashes and control characters."""
-        return tuple(
-            needle for needle in (self.needle, self.searchable_needle) if needle and not _ESCAPED.search(needle)
-        )
+        needles = (self.needle, self.phrase, self.part)
+        return tuple(needle for needle in needles if needle and not _ESCAPED.search(needle))
 
     def build_precheck(self) -> Callable[[bytes | None, bytes | None], bool]:
         """Build a check that returns false if the JSON texts of payload and meta, in UTF-8, cannot match.
@@ -333,7 +370,7 @@ class Matcher:
         It costs much less than decoding them. If the query allows other spellings, it also accepts the payloads of many
         entries joined as lines.
         """
-        needles, spelling = self.raw_needles, self.spelling
+        needles, filters = self.raw_needles, self.words
 
         def may_match(payload: bytes | None, meta: bytes | None) -> bool:
             if payload is None or meta is None:
@@ -341,7 +378,7 @@ class Matcher:
             for needle in needles:
                 if not (_may_hold(payload, needle) or _may_hold(meta, needle)):
                     return False
-            return spelling is None or _may_be_similar(payload + b" " + meta, spelling)
+            return all(_may_have(payload + b" " + meta, words) for words in filters)
 
         return may_match
 
@@ -360,10 +397,22 @@ class Matcher:
                 return False
         if self.needle and self.needle not in fold_text(entry.all_text()):
             return False
-        if not (self.searchable_needle or self.spelling):
+        if query.sender and not is_sent_by(entry, query.sender):
+            return False
+        if not (self.part or self.phrase or self.words):
             return True
         text = fold_text(entry.searchable_text())
-        return self.searchable_needle in text and (self.spelling is None or self.spelling.matches([text]))
+        if self.part not in text or (self.phrase and not holds_phrase(text, self.phrase)):
+            return False
+        return all(words.matches([text]) for words in self.words)
+
+
+def is_sent_by(entry: TapeEntry, person: str) -> bool:
+    """Return true if the person's name has the words, or its id is this one; an `@` before a name does not count."""
+    name, wanted = fold_text("".join(sender_name(entry.meta))), fold_text(person.strip().removeprefix("@"))
+    sender = entry.meta.get("sender")
+    number = sender.get("id") if isinstance(sender, Mapping) else None
+    return holds_phrase(name, wanted) or (isinstance(number, str) and number == person.strip())
 
 
 _PLAIN_ESCAPES = (b"\\\\", b"\\n", b'\\"', b"\\t", b"\\r")
@@ -390,24 +439,24 @@ def _may_hold(stored: bytes, needle: str) -> bool:
     return needle in (text.lower() if text.isascii() else fold_text(text))
 
 
-def _may_be_similar(stored: bytes, spelling: SpellingFilter) -> bool:
+def _may_have(stored: bytes, words: WordFilter) -> bool:
     """Return false if the lines of JSON together cannot hold the words, to which quotes and escapes never belong."""
     texts = [_outside_escapes(line) for line in stored.split(b"\n")]
     known = [text for text in texts if text is not None]
-    return len(known) < len(texts) or spelling.matches(
+    return len(known) < len(texts) or words.matches(
         text.lower() if text.isascii() else fold_text(text) for text in known
     )
 
 
 def build_matcher(query: TapeQuery) -> Matcher:
     """Build the query's filters and normalise its texts once."""
-    spelling = None
+    words: list[WordFilter] = []
+    if query.words_text:
+        words.append(WordFilter(fold_text(query.words_text), find_stems))
     if query.similar_text:
-        from bubbot.tape.spelling import SpellingFilter  # loads rapidfuzz, which only this query needs
-
-        spelling = SpellingFilter(fold_text(query.similar_text))
-    text, searchable_text = query.text, query.searchable_text
-    return Matcher(query, text and fold_text(text), searchable_text and fold_text(searchable_text), spelling)
+        words.append(WordFilter(fold_text(query.similar_text), find_alike))
+    needle, part, phrase = (text and fold_text(text) for text in (query.text, query.searchable_text, query.phrase_text))
+    return Matcher(query, needle, part, phrase, tuple(words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,11 +510,6 @@ class _FinderInMemory:
 
     async def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:  # noqa: ARG002 - all of them
         return [*self.find.newest_anchors(prefix).values()]
-
-
-def fold_text(text: str) -> str:
-    """Fold a text to the form in which texts are compared: NFKC, then casefold."""
-    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def parse_moment(text: str) -> datetime | None:

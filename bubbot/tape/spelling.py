@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
+from bubbot.tape.words import is_run, is_spelt, stem, strip_accents, tokens
 
 T = TypeVar("T")
 LONG_WORD_LETTERS = 8
@@ -56,32 +56,48 @@ def share_room(levels: Sequence[Sequence[T]], room: int) -> list[T]:
     return [*first[: room - len(others)], *others]
 
 
-class SpellingFilter:
-    """Decides for one text or many at once if `find_misspelt` would find it; compares each word only once."""
+class WordFilter:
+    """Decides for one text or many at once if it has every word of a query; compares each word only once.
 
-    def __init__(self, query: str) -> None:
-        self._words = {word: _KnownTokens() for word in tokens(query)}
+    `find` tells which tokens stand for a word: `find_alike` for spelling mistakes, `find_stems` for other endings.
+    """
+
+    def __init__(self, query: str, find: Callable[[str, Collection[str]], Collection[str]]) -> None:
+        self._words = {word: _KnownTokens(find) for word in tokens(query)}
 
     def matches(self, texts: Iterable[str]) -> bool:
-        """Return true if the casefolded texts together have every word of the query, spelling mistakes allowed."""
+        """Return true if the casefolded texts together have every word of the query."""
         text_tokens = {token for text in texts for token in tokens(text)}
         return bool(self._words) and all(known.have(word, text_tokens) for word, known in self._words.items())
 
 
 @dataclass
 class _KnownTokens:
+    find: Callable[[str, Collection[str]], Collection[str]]
     compared: set[str] = field(default_factory=set)
     alike: set[str] = field(default_factory=set)
 
     def have(self, word: str, text_tokens: Set[str]) -> bool:
         if new := text_tokens - self.compared:
             self.compared |= new
-            self.alike.update(find_alike(word, new))
+            self.alike.update(self.find(word, new))
         return not self.alike.isdisjoint(text_tokens)
 
 
 def _best(near: Mapping[str, SpellingMatch], words: Iterable[str]) -> SpellingMatch | None:
     return min((near[token] for token in words if token in near), key=lambda match: match.mistakes, default=None)
+
+
+def find_stems(word: str, vocabulary: Collection[str]) -> list[str]:
+    """Find the tokens that are the word with this or another ending; of a run those that contain it."""
+    if is_run(word):
+        return [token for token in vocabulary if word in token]
+    first, own = strip_accents(word[:1]), stem(word)
+    return [
+        token
+        for token in vocabulary
+        if (token[:1] == first or not token.isascii()) and not is_run(token) and stem(token) == own
+    ]
 
 
 def find_alike(word: str, vocabulary: Collection[str]) -> dict[str, SpellingMatch]:

@@ -179,7 +179,7 @@ class LiveWindow:
 
 def _is_cacheable(query: TapeQuery) -> bool:
     """Return true if `_updated_answer` can update the answer, and similar queries are few."""
-    if query.text or query.searchable_text or query.keys or query.since or query.until:
+    if query.reads_texts or query.keys or query.since or query.until:
         return False
     match query.part:
         case Window(fork) | OpeningAnchor(fork) if fork:

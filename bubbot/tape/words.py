@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, lru_cache
 
 # Scripts written without spaces (and Hangul, whose words carry particles): compared by windows of characters.
 _RUNS = (
@@ -21,6 +22,7 @@ _RUN = f"[{_RUNS}]"
 _SYMBOL = f"[{_SYMBOLS}]"
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
 _DIGIT = re.compile(r"\d")
+_LETTER = f"[^\\W_{_RUNS}]|[{_SIGNS}]"
 _ACCENT = re.compile("[\u0300-\u036f]")
 
 
@@ -28,6 +30,11 @@ _ACCENT = re.compile("[\u0300-\u036f]")
 def _pattern(source: str) -> re.Pattern[str]:
     """Compile a pattern on first use: its long ranges take milliseconds, which would delay every command."""
     return re.compile(source)
+
+
+def fold_text(text: str) -> str:
+    """Fold a text to the form in which texts are compared: NFKC, then casefold."""
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
 def tokens(text: str) -> dict[str, None]:
@@ -50,6 +57,13 @@ def is_run(piece: str) -> bool:
     return not piece.isascii() and _pattern(_RUN).match(piece) is not None
 
 
+def run_tokens(run: str) -> Iterator[str]:
+    """Yield the overlapping pairs of a run and its last character, so that any part of it is found."""
+    for at in range(len(run) - 1):
+        yield run[at : at + 2]
+    yield run[-1]
+
+
 def is_symbol(piece: str) -> bool:
     """Return true for a sign that stands alone, such as an emoji."""
     return len(piece) == 1 and bool(_pattern(_SYMBOL).match(piece)) and not _pattern(_WORDS).match(piece)
@@ -65,3 +79,33 @@ def strip_accents(word: str) -> str:
     if word.isascii():
         return word
     return unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", word)))
+
+
+def holds_phrase(text: str, phrase: str) -> bool:
+    """Return true if the text has the phrase, and not only as a part of longer words; both are folded."""
+    start = text.find(phrase) if phrase else -1
+    while start >= 0:
+        if not (_is_within_word(text, start) or _is_within_word(text, start + len(phrase))):
+            return True
+        start = text.find(phrase, start + 1)
+    return False
+
+
+def _is_within_word(text: str, at: int) -> bool:
+    """Return true if the characters before and at a place belong to one word."""
+    return 0 < at < len(text) and all(_pattern(_LETTER).match(letter) for letter in text[at - 1 : at + 1])
+
+
+@lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """Return the stem of a folded word, by Porter's rules for English, and without accents.
+
+    The search index has the same rules from SQLite, which leaves words of two letters as they are.
+    """
+    bare = strip_accents(word)
+    if len(bare) < 3 or not bare.isascii():
+        return bare
+    from snowballstemmer import stemmer  # only a search needs it
+
+    # One for each word: a stemmer keeps the word that it works on, and SQLite asks in a thread of its own.
+    return str(stemmer("porter").stemWord(bare))

@@ -133,6 +133,8 @@ def queries(tape: str) -> st.SearchStrategy[TapeQuery]:
         until=rarely(None, st.sampled_from(INSTANTS)),
         text=rarely("", texts, st.sampled_from("a1")),
         searchable_text=rarely("", texts, st.sampled_from("a1")),
+        phrase_text=rarely("", texts, st.sampled_from("a1")),
+        words_text=rarely("", texts),
         similar_text=rarely("", texts),
         newest=st.booleans(),
         limit=st.none() | st.integers(-1, 5),

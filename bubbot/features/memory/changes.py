@@ -32,8 +32,9 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fact import Cited, FactState
 from bubbot.tape.projection import Projection
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, source_of
-from bubbot.tape.query import TapeQuery, fold_text
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
+from bubbot.tape.words import fold_text
 
 ZONE_EVENTS: Mapping[str, type[ZoneChange]] = MappingProxyType({fact.EVENTS[0]: fact for fact in ZONE_FACTS})
 """The changes by the names of their events."""

@@ -73,7 +73,7 @@ from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day
 from bubbot.features.memory.zone import missing_version
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import ShellInput
-from bubbot.tape.query import fold_text
+from bubbot.tape.words import fold_text
 from bubbot.tool import CLEARS_MEMORY, INSIDE, READS_PEOPLE, CallPlan, CommandHelp, HelpTopic, Tool
 
 Act = Callable[[AnyZone], Awaitable[Sequence[str] | None]]

@@ -15,9 +15,15 @@ from bubbot.features.memory.facts import DayText, LongTermText
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.provenance import Source, most_foreign, source_of
-from bubbot.tape.query import IdRanges, Span, TapeQuery, ZoneSlice, fold_text
+from bubbot.tape.query import (
+    IdRanges,
+    Span,
+    TapeQuery,
+    ZoneSlice,
+)
 from bubbot.tape.spelling import find_misspelt
 from bubbot.tape.view import QueryAnswers
+from bubbot.tape.words import fold_text
 
 LONG_TERM, DAILY = LongTermText.EVENTS[0], DayText.EVENTS[0]
 

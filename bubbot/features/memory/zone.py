@@ -27,7 +27,7 @@ from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock, TapeHandle, spans_of
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign
-from bubbot.tape.query import fold_text
+from bubbot.tape.words import fold_text
 from bubbot.texts import Texts
 
 TEXT_LIMIT_BYTES = 65_536

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import ValueInvalid
-from bubbot.features.search.view import SEARCH_TOOL, SearchHit, SearchResult, SearchView
+from bubbot.features.search.view import SEARCH_TOOL, Match, SearchHit, SearchResult, SearchView
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.shell_command import Argument
 from bubbot.tape.query import date_bounds, format_date
@@ -170,7 +170,7 @@ def format_remarks(result: SearchResult, texts: Texts) -> list[str]:
 
 def format_hit(hit: SearchHit, zone: tzinfo, texts: Texts) -> str:
     """Write a hit on a line, if its snippet is one."""
-    marks = "" if hit.exact else texts.say("hit_approximate")
+    marks = "" if hit.match != Match.SPELLING else texts.say("hit_approximate")
     marks += texts.say("hit_superseded", entry=hit.superseded_by) if hit.superseded_by else ""
     date = format_date(hit.date, zone, undated=texts.say("undated"))
     snippet = escape_tags(f"{hit.author}: {hit.snippet}" if hit.author else hit.snippet)

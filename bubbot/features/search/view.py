@@ -1,4 +1,4 @@
-"""Search over a whole tape: exact in any script, then by spelling, newest first."""
+"""Search over a whole tape: whole words first, then parts of words, then near misses; the newest first among each."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from operator import itemgetter
+from enum import StrEnum
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from msgspec import Struct
 
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.corrections import Corrections, hides
-from bubbot.tape.entry import Kind, TapeEntry, sender_name
+from bubbot.tape.entry import Kind, TapeEntry, list_searchable, sender_name
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import (
     IdRanges,
     IndexProposals,
-    Matcher,
     NotIndexed,
+    Span,
     TapeQuery,
+    WholeTape,
     ZoneSlice,
     build_matcher,
-    fold_text,
 )
-from bubbot.tape.spelling import find_misspelt, share_room
+from bubbot.tape.spelling import WordFilter, find_misspelt, find_stems, share_room
 from bubbot.tape.view import QueryAnswers
+from bubbot.tape.words import fold_text, holds_phrase, stem, tokens
 
 SEARCH_TOOL = "tape.search"
 """The search tool, whose earlier answers are not hits; a provider writes its name with an underscore."""
@@ -40,19 +42,43 @@ BOOKKEEPING_EVENTS = frozenset({"loop.step", "turn/start", "turn/joined", "turn/
 """Names of events and anchors that record how the bot ran and not what was said; they are never hits."""
 
 SNIPPET_CHARS = 160
+MIN_PART_LETTERS = 3
+"""The fewest letters that are looked for within words: two are a part of every fifth one."""
 _LEAD = 60
 _NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))
-_ECHOES = frozenset({SEARCH_TOOL, "tape.anchors", "session.context", "session.why", "session.help"})
+_ECHOES = frozenset(
+    {
+        SEARCH_TOOL,
+        "tape.anchors",
+        "tape.around",
+        "tape.read",
+        "chat.read",
+        "memory.recall",
+        "memory.show",
+        "session.context",
+        "session.explain",
+        "session.help",
+        "session.why",
+        "topic.list",
+    }
+)
 """Commands whose output repeats other parts of the tape."""
-_STRUCTURE: dict[str, frozenset[str]] = {
-    Kind.MESSAGE: frozenset({"role", "type"}),
-    Kind.TOOL_CALL: frozenset({"id", "type"}),
-    Kind.TOOL_RESULT: frozenset({"tool_call_id", "type"}),
-}
 _CALLS_BEFORE = ((1, 8), (9, 24))
 """How many entries before a result its calls are looked for, first and then: they are neighbours, except for entries that
 came in between."""
 _SPARE = 6  # entries read at first beyond those wanted, because some may be left out
+
+
+class Match(StrEnum):
+    """How an entry holds what is looked for, the best first: as typed, all its words, within words, or misspelt."""
+
+    PHRASE = "phrase"
+    WORDS = "words"
+    PART = "part"
+    SPELLING = "spelling"
+
+
+_ORDER = {match: number for number, match in enumerate(Match)}
 
 
 class SearchHit(Struct, frozen=True):
@@ -60,8 +86,10 @@ class SearchHit(Struct, frozen=True):
 
     Attributes:
         snippet: one line around the match, without the name of who wrote it.
-        author: who wrote it, as shown; empty if no person did.
+        exact: the text is there as it was typed.
         superseded_by: the correction's id.
+        author: who wrote it: name and id as shown; empty if no person did.
+        match: how it matches.
     """
 
     id: int
@@ -72,18 +100,19 @@ class SearchHit(Struct, frozen=True):
     exact: bool
     superseded_by: int | None = None
     author: str = ""
+    match: str = Match.PHRASE
 
 
 class SearchResult(Struct, frozen=True):
-    """The hits, newest first, and the numbers of matches that were left out.
+    """The hits, and the numbers of matches that were left out.
 
     Attributes:
-        hits: newest first.
+        hits: by `Match`, the best first, and then the newest first.
         exact: the number of exact hits.
         own_output: left out: earlier answers of the search tool and of commands that repeat the tape.
         hidden: left out: entries that a person deleted.
         old_memory: left out: replaced versions of the memory zone.
-        incomplete: so much was left out that unread older exact matches may exist; a narrower search (kinds, dates)
+        incomplete: so much was left out that unread older matches may exist; a narrower search (kinds, dates, a person)
             reaches them.
         spelling_from: entries before this id were not compared by spelling; 0 if none remain.
     """
@@ -99,16 +128,21 @@ class SearchResult(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SearchView:
-    """A search for `text` on the whole tape: exact substrings after NFKC and casefold, in any script.
+    """A search for `text` on the whole tape, in any script, after NFKC and casefold.
 
-    If there are fewer exact hits than `limit`, entries are compared by spelling: the proposals of a search index, the
-    entries that it does not cover yet (the newest `typo_newest` of them, or of all without an index), and the newest
-    memory. Every word of the query has to be there, with one edit from 4 letters on and two if 8 were meant, accents aside; a
-    run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `excluded_ids` has ids that are not hits,
-    such as the question itself.
+    The newest entries that have the text as it is, between words, come first; then those with all its words in any order
+    and with any ending; then those with the text within longer words; then, if all that is less than `limit`, those with
+    all words misspelt: one edit from 4 letters on and two if 8 were meant, accents aside; a run of 4 or more Chinese,
+    Japanese or Korean characters may have one wrong. Spelling is compared with the proposals of a search index, and with
+    the entries that it does not cover yet: the newest `typo_newest` of them, or of all without an index.
 
-    Every step reads a few entries more than `limit`, newest or closest first, and many more only if too few of those
-    are hits: what is not shown is not worth reading.
+    Every step reads a few entries more than `limit`, the newest first, and many more only if too few of those are hits:
+    what is not shown is not worth reading.
+
+    Attributes:
+        sender: see `TapeQuery.sender`.
+        spans: only entries with these ids; None for all.
+        excluded_ids: what is no hit, such as the question itself.
     """
 
     text: str
@@ -118,66 +152,51 @@ class SearchView:
     limit: int = 20
     typo_newest: int = 2000
     excluded_ids: frozenset[int] = frozenset()
+    sender: str = ""
+    spans: tuple[Span, ...] | None = None
 
     def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, SearchResult]:
-        """Search: exact matches, then other spellings if those are too few; see `StepwiseView.steps`."""
-        needle = fold_text(self.text.strip()).strip()
+        """Search, one tier after the other until there are enough hits; see `StepwiseView.steps`."""
+        text, needle = self.text.strip(), fold_text(self.text.strip()).strip()
         if not needle or self.limit <= 0:
             return SearchResult()
-        base = TapeQuery(tape, since=self.since, until=self.until, newest=True)
-        corrections, zone, newest_exact = yield (
+        base = replace(self._base(tape), newest=True)
+        corrections, zone, phrases = yield (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
             TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
-            replace(base, kinds=self._kinds(), searchable_text=self.text.strip(), limit=self._few),
+            replace(base, phrase_text=text, limit=self._few),
         )
-        matches = _MatchFilter(needle, Corrections.of(corrections), zone[0].id if zone else 0)
-        exact: QueryAnswers = [newest_exact]
-        yield from self._sift(tape, matches, [newest_exact, zone])
-        if len(matches.hits) < self.limit and len(newest_exact) >= self._few:
-            # By groups: bookkeeping among the events must not use up the limit of the others.
-            exact = yield tuple(
-                replace(base, kinds=group, searchable_text=self.text.strip(), limit=self.max_exact_matches)
-                for group in self._groups()
-            )
-            yield from self._sift(tape, matches, exact)
-        hits, compared = self._newest(matches.hits.values()), 0
-        if len(hits) < self.limit:
-            unindexed, newest = yield (
-                TapeQuery(tape, NotIndexed(), limit=1),
-                TapeQuery(tape, newest=True, limit=1),
-            )
-            tail: tuple[TapeQuery, ...] = ()
-            if unindexed:
-                start = max(unindexed[0].id, newest[0].id - self.typo_newest + 1)
-                compared = start if start > unindexed[0].id else 0
-                tail = (
-                    replace(base, part=IdRanges(((start, None),)), kinds=self._kinds(), similar_text=self.text.strip()),
-                )
-            for size in (self._few, self.max_proposals):
-                part = IndexProposals(self.text.strip())
-                *others, proposed = yield (*tail, replace(base, part=part, kinds=self._kinds(), limit=size))
-                yield from self._sift(tape, matches, [*others, proposed])
-                hits = self._newest(matches.hits.values())  # a proposal may hold the text exactly
-                similar = matches.by_spelling(self.limit - len(hits))
-                if len(hits) + len(similar) >= self.limit or len(proposed) < size:
-                    break
-                tail = ()
-            hits += similar
-        exact_count = sum(hit.exact for hit in hits)
-        hits.sort(key=_by_id, reverse=True)
+        found = _Hits(needle, Corrections.of(corrections), zone[0].id if zone else 0)
+        phrase = replace(base, phrase_text=text)
+        cut = yield from self._complete(tape, found, replace(phrase, limit=self._few), phrases, Match.PHRASE)
+        for match, query in (
+            (Match.WORDS, replace(base, words_text=text)),
+            (Match.PART, replace(base, searchable_text=text) if len(needle) >= MIN_PART_LETTERS else None),
+        ):
+            if query is not None and found.count(match) < self.limit:
+                # Each tier has what the one before it has.
+                sized = replace(query, limit=self._few + len(found.seen))
+                (entries,) = yield (sized,)
+                further = yield from self._complete(tape, found, sized, entries, match)
+                cut = further if match == Match.WORDS else max(cut, further)
+        compared = 0
+        if found.count(Match.PART) < self.limit:
+            yield from self._sift(tape, found, [zone])  # it may have been written long ago, and count today
+            compared = yield from self._compare(tape, found, base)
+        hits = found.list(self.limit)
         return SearchResult(
             tuple(hits),
-            exact=exact_count,
-            own_output=len(matches.own_output),
-            hidden=len(matches.hidden),
-            old_memory=len(matches.old_memory),
-            incomplete=self._is_incomplete(exact, hits),
+            exact=sum(hit.exact for hit in hits),
+            own_output=len(found.own_output),
+            hidden=len(found.hidden),
+            old_memory=len(found.old_memory),
+            incomplete=cut > 0 and (len(hits) < self.limit or min(hit.id for hit in hits) < cut),
             spelling_from=compared,
         )
 
     @property
-    def max_exact_matches(self) -> int:
-        """The number of exact matches read of each group of kinds, since some of them may be left out."""
+    def max_read(self) -> int:
+        """The number of entries read of a tier at most, since some of them may be left out."""
         return self.limit * 4 + 50
 
     @property
@@ -188,54 +207,79 @@ class SearchView:
     @property
     def _few(self) -> int:
         """The number to read at first, since most of it are hits."""
-        return min(self.limit + _SPARE, self.max_exact_matches)
+        return min(self.limit + _SPARE, self.max_read)
+
+    def _base(self, tape: str) -> TapeQuery:
+        return TapeQuery(
+            tape,
+            WholeTape() if self.spans is None else IdRanges(self.spans),
+            kinds=tuple(self.kinds) or SEARCHED_KINDS,
+            since=self.since,
+            until=self.until,
+            sender=self.sender,
+        )
+
+    def _complete(
+        self, tape: str, found: _Hits, query: TapeQuery, entries: Sequence[TapeEntry], match: Match
+    ) -> Generator[tuple[TapeQuery, ...], QueryAnswers, int]:
+        """Take the newest entries of a tier, and many more if too few of them are hits.
+
+        Return the id of the oldest one if there may be more, else 0.
+        """
+        size = query.limit or 0
+        yield from self._sift(tape, found, [entries])
+        if len(entries) < size or found.count(match) >= self.limit:
+            return 0
+        size += self.max_read - self._few
+        (entries,) = yield (replace(query, limit=size),)
+        yield from self._sift(tape, found, [entries])
+        return entries[-1].id if len(entries) == size else 0
+
+    def _compare(self, tape: str, found: _Hits, base: TapeQuery) -> Generator[tuple[TapeQuery, ...], QueryAnswers, int]:
+        """Take entries with other spellings; return the first id that was compared if older ones were not, else 0."""
+        text = self.text.strip()
+        unindexed, newest = yield (TapeQuery(tape, NotIndexed(), limit=1), TapeQuery(tape, newest=True, limit=1))
+        compared = 0
+        queries = [replace(base, part=IndexProposals(text), limit=self.max_proposals)]
+        if unindexed:
+            start = max(unindexed[0].id, newest[0].id - self.typo_newest + 1)
+            compared = start if start > unindexed[0].id else 0
+            queries.append(replace(base, part=IdRanges(((start, None),)), similar_text=text))
+        answers = yield tuple(queries)
+        yield from self._sift(tape, found, answers)
+        return compared
 
     def _sift(
-        self, tape: str, matches: _MatchFilter, answers: QueryAnswers
+        self, tape: str, found: _Hits, answers: QueryAnswers
     ) -> Generator[tuple[TapeQuery, ...], QueryAnswers, None]:
-        """Put the entries through the filter, those of results with their calls."""
-        accepts = build_matcher(TapeQuery("", kinds=self._kinds(), since=self.since, until=self.until))
+        """Sort the entries in, those of results with their calls."""
+        accepts = build_matcher(self._base(""))
         entries = {
             entry.id: entry
             for answer in answers
             for entry in answer
-            if entry.id not in matches.seen and self._is_candidate(entry, accepts)
+            if entry.id not in found.seen and self._is_candidate(entry) and accepts.matches(entry)
         }
-        pool = sorted(entries.values(), key=_by_id, reverse=True)
+        pool = sorted(entries.values(), key=_ID, reverse=True)
         calls, unanswered = [*pool], [entry for entry in pool if entry.kind == Kind.TOOL_RESULT]
         for near, far in _CALLS_BEFORE:
             spans = tuple((max(1, entry.id - far), entry.id - near) for entry in unanswered if entry.id > near)
             if spans:
-                (found,) = yield (TapeQuery(tape, IdRanges(spans), kinds=(Kind.TOOL_CALL,)),)
-                calls += found
+                (earlier,) = yield (TapeQuery(tape, IdRanges(spans), kinds=(Kind.TOOL_CALL,)),)
+                calls += earlier
                 index = _ToolCallIndex.of(calls)
                 unanswered = [entry for entry in unanswered if not index.has_all_calls(entry, entry.id - far)]
-        matches.add(pool, _ToolCallIndex.of(calls))
+        found.add(pool, _ToolCallIndex.of(calls))
 
-    def _newest(self, hits: Iterable[SearchHit]) -> list[SearchHit]:
-        return sorted(hits, key=_by_id, reverse=True)[: self.limit]
-
-    def _kinds(self) -> tuple[str, ...]:
-        return tuple(self.kinds) or SEARCHED_KINDS
-
-    def _groups(self) -> list[tuple[str, ...]]:
-        """Split events from the other kinds."""
-        kinds = self._kinds()
-        parts = tuple(kind for kind in kinds if kind != Kind.EVENT), tuple(kind for kind in kinds if kind == Kind.EVENT)
-        return [part for part in parts if part]
-
-    def _is_candidate(self, entry: TapeEntry, matches: Matcher) -> bool:
+    def _is_candidate(self, entry: TapeEntry) -> bool:
         is_content = entry.name not in BOOKKEEPING_EVENTS and not (entry.name == CORRECTION and hides(entry))
-        return is_content and entry.id not in self.excluded_ids and matches.matches(entry)
-
-    def _is_incomplete(self, exact: QueryAnswers, hits: Sequence[SearchHit]) -> bool:
-        """Return true if a query was cut before it reached as far back as the hits do."""
-        cut = max((part[-1].id for part in exact if len(part) >= self.max_exact_matches), default=0)
-        return cut > 0 and (len(hits) < self.limit or hits[-1].id < cut)
+        is_inside = self.spans is None or any(
+            low <= entry.id and (high is None or entry.id <= high) for low, high in self.spans
+        )
+        return is_content and is_inside and entry.id not in self.excluded_ids
 
 
-def _by_id(item: TapeEntry | SearchHit) -> int:
-    return item.id
+_ID = attrgetter("id")
 
 
 def _data(entry: TapeEntry) -> Mapping[str, Any]:
@@ -286,15 +330,15 @@ def _calls_search(call: Mapping[str, Any]) -> bool:
 
 
 @dataclass
-class _MatchFilter:
-    """A filter that sorts entries into exact hits, the rest, and what is left out, by id.
+class _Hits:
+    """What a search has read, each entry once: the hits by how they match, the rest, and what is left out, by id.
 
     Attributes:
         needle: the folded text.
         corrections: what they hide and supersede.
         zone: the id of the newest memory opening.
-        hits: the exact ones.
-        rest: entries without the text.
+        exact: the entries that match other than by spelling.
+        rest: the texts of the others, which spelling may match.
         own_output: left out: earlier answers of the search tool that hold the text.
         hidden: left out: entries that a person deleted.
         old_memory: left out: replaced versions of the memory zone.
@@ -303,49 +347,68 @@ class _MatchFilter:
     needle: str
     corrections: Corrections
     zone: int
-    hits: dict[int, SearchHit] = field(default_factory=dict)
+    exact: dict[int, SearchHit] = field(default_factory=dict)
     rest: dict[int, TapeEntry] = field(default_factory=dict)
     own_output: set[int] = field(default_factory=set)
     hidden: set[int] = field(default_factory=set)
     old_memory: set[int] = field(default_factory=set)
     _texts: dict[int, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._words = WordFilter(self.needle, find_stems)
+
     @property
     def seen(self) -> Mapping[int, object]:
-        """The ids of all entries that were put through."""
+        """The ids of all entries that were added."""
         return self._texts
 
+    def count(self, match: Match) -> int:
+        """Count the hits that match so well or better."""
+        return sum(_ORDER[Match(hit.match)] <= _ORDER[match] for hit in self.exact.values())
+
     def add(self, entries: Iterable[TapeEntry], calls: _ToolCallIndex) -> None:
-        """Sort entries; `calls` has those that their results answer."""
+        """Sort entries in; `calls` has those that their results answer."""
         for entry in entries:
-            content, own = self._split(entry, calls)
+            content, own = _split(entry, calls)
             text = self._texts[entry.id] = unicodedata.normalize("NFKC", content)
-            if self.needle in text.casefold():
-                if hit := self._hit(entry, self.needle, exact=True):
-                    self.hits[entry.id] = hit
+            if match := self._match(text.casefold()):
+                if hit := self._hit(entry, self.needle, match):
+                    self.exact[entry.id] = hit
                 continue
             self.rest[entry.id] = entry
-            if own and self.needle in fold_text(own):
+            if own and self._match(fold_text(own)):
                 self.own_output.add(entry.id)
 
-    def by_spelling(self, limit: int) -> list[SearchHit]:
-        """Return the entries of the rest that have every word of the text, spelling mistakes allowed.
+    def list(self, limit: int) -> list[SearchHit]:
+        """Return the hits, best first."""
+        hits = sorted(self.exact.values(), key=lambda hit: (_ORDER[Match(hit.match)], -hit.id))[:limit]
+        return [*hits, *self._by_spelling(limit - len(hits))]
 
-        Those with the fewest mistakes come first, then in turns of each word that may be meant, then the newest. If those
-        with the fewest are too many, others have some of their room.
+    def _match(self, text: str) -> Match | None:
+        if holds_phrase(text, self.needle):
+            return Match.PHRASE
+        if self._words.matches([text]):
+            return Match.WORDS
+        return Match.PART if len(self.needle) >= MIN_PART_LETTERS and self.needle in text else None
+
+    def _by_spelling(self, limit: int) -> list[SearchHit]:
+        """Return the entries of the rest that have every word of the text, spelling mistakes allowed, newest first.
+
+        If there are too many, those with the fewest mistakes are chosen, in turns of each word that may be meant, and
+        others have some of their room.
         """
-        entries = sorted(self.rest.values(), key=_by_id, reverse=True)
+        entries = sorted(self.rest.values(), key=_ID, reverse=True) if limit > 0 else []
         matches = find_misspelt(self.needle, {entry.id: self._texts[entry.id].casefold() for entry in entries})
         turns: Counter[str] = Counter()
         levels: defaultdict[float, list[tuple[int, SearchHit]]] = defaultdict(list)
         for entry in entries:
-            if (near := matches.get(entry.id)) and (hit := self._hit(entry, near.piece, exact=False)):
+            if (near := matches.get(entry.id)) and (hit := self._hit(entry, near.piece, Match.SPELLING)):
                 turns[near.piece] += 1
                 levels[near.mistakes].append((turns[near.piece], hit))
         ranked = [sorted(levels[mistakes], key=itemgetter(0)) for mistakes in sorted(levels)]
-        return [hit for _, hit in share_room(ranked, limit)]
+        return sorted((hit for _, hit in share_room(ranked, limit)), key=_ID, reverse=True)
 
-    def _hit(self, entry: TapeEntry, piece: str, *, exact: bool) -> SearchHit | None:
+    def _hit(self, entry: TapeEntry, piece: str, match: Match) -> SearchHit | None:
         if entry.id in self.corrections.hidden:
             self.hidden.add(entry.id)
             return None
@@ -355,49 +418,56 @@ class _MatchFilter:
         name = "".join(sender_name(entry.meta))
         text = self._texts[entry.id]  # its last line is the name
         words = text.removesuffix(unicodedata.normalize("NFKC", f"\n{name}")) if name else text
-        snippet = _cut_snippet(words or text, piece)
-        superseded = self.corrections.superseded.get(entry.id)
         return SearchHit(
-            entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded, " ".join(name.split())
+            entry.id,
+            entry.kind,
+            entry.date,
+            entry.name,
+            _cut_snippet(words or text, piece, self.needle),
+            self.needle in text.casefold(),
+            self.corrections.superseded.get(entry.id),
+            _author(entry, name),
+            match,
         )
 
-    def _split(self, entry: TapeEntry, calls: _ToolCallIndex) -> tuple[str, str]:
-        """Return the entry's own text, and its text that is an earlier answer of the search tool.
 
-        Calls of the search tool are neither.
-        """
-        content, own = dict(entry.payload), {}
-        if entry.kind == Kind.TOOL_CALL:
-            content["calls"] = tuple(call for call in _objects(entry, "calls") if not _calls_search(call))
-        elif entry.kind == Kind.TOOL_RESULT:
-            results = _objects(entry, "results")
-            answers = [calls.answers_search(entry, result) for result in results]
-            if any(answers):
-                own["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if answer)
-                content["results"] = tuple(
-                    result for result, answer in zip(results, answers, strict=True) if not answer
-                )
-        elif entry.name == "command" and _data(entry).get("name") in _ECHOES:
-            content, own = {}, content
-        skip = _STRUCTURE.get(entry.kind, frozenset())
-        return "\n".join([*_strings(content, skip), *sender_name(entry.meta)]), "\n".join(_strings(own, skip))
+def _author(entry: TapeEntry, name: str) -> str:
+    """Return the name of a person with the id, since a name proves nothing; empty if no person wrote the entry."""
+    sender = entry.meta.get("sender")
+    number = sender.get("id") if isinstance(sender, Mapping) else None
+    line = " ".join(name.split())
+    return f"{line} ({number})".strip() if isinstance(number, str) and number and line else line
 
 
-def _strings(value: object, skip: frozenset[str]) -> list[str]:
-    """Return the texts of a JSON value, except those under structural keys (a role, a call's id)."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return [text for key, item in value.items() if key not in skip for text in _strings(item, skip)]
-    if isinstance(value, tuple):
-        return [text for item in value for text in _strings(item, skip)]
-    return []
+def _split(entry: TapeEntry, calls: _ToolCallIndex) -> tuple[str, str]:
+    """Return the entry's own text, and its text that is an earlier answer of the search tool.
+
+    Calls of the search tool are neither.
+    """
+    content, own = dict(entry.payload), {}
+    if entry.kind == Kind.TOOL_CALL:
+        content["calls"] = tuple(call for call in _objects(entry, "calls") if not _calls_search(call))
+    elif entry.kind == Kind.TOOL_RESULT:
+        results = _objects(entry, "results")
+        answers = [calls.answers_search(entry, result) for result in results]
+        if any(answers):
+            own["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if answer)
+            content["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if not answer)
+    elif entry.name == "command" and _data(entry).get("name") in _ECHOES:
+        content, own = {}, content
+    texts = [*list_searchable(entry.kind, content, entry.meta), *sender_name(entry.meta)]
+    return "\n".join(texts), "\n".join(list_searchable(entry.kind, own, entry.meta))
 
 
-def _cut_snippet(text: str, piece: str) -> str:
-    """Cut about 160 characters of the (NFKC) text around the casefolded piece, on one line."""
+def _cut_snippet(text: str, piece: str, needle: str) -> str:
+    """Cut about 160 characters of the (NFKC) text around the casefolded piece, on one line.
+
+    If the piece is not there as it is, the line of the text with the most words of the needle is shown.
+    """
     folded = text.casefold()
-    place = max(folded.find(piece), 0)
+    place = folded.find(piece)
+    if place < 0:
+        place, piece = _find_best_line(folded, needle)
     if len(folded) != len(text):  # casefold makes some letters longer, such as the German sharp s
         grown = 0
         for place_in_text, letter in enumerate(text):
@@ -409,3 +479,14 @@ def _cut_snippet(text: str, piece: str) -> str:
     end = start + SNIPPET_CHARS
     line = " ".join(text[start:end].split())
     return f"{'…' if start else ''}{line}{'…' if end < len(text) else ''}"
+
+
+def _find_best_line(folded: str, needle: str) -> tuple[int, str]:
+    """Return the place and the text of the first word of the line that has the most words of a needle."""
+    wanted, best, start = {stem(word) for word in tokens(needle)}, (0, 0, ""), 0
+    for line in folded.splitlines(keepends=True):
+        words = [word for word in tokens(line) if stem(word) in wanted]
+        if len({stem(word) for word in words}) > best[0]:
+            best = len({stem(word) for word in words}), start + line.find(words[0]), words[0]
+        start += len(line)
+    return best[1], best[2]

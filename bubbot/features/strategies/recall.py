@@ -30,9 +30,14 @@ from bubbot.tape.entry import Kind, TapeEntry, int_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
-from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, fold_text, parse_moment
+from bubbot.tape.query import (
+    IdRanges,
+    OpeningAnchor,
+    TapeQuery,
+    parse_moment,
+)
 from bubbot.tape.view import QueryAnswers
-from bubbot.tape.words import is_run, tokens
+from bubbot.tape.words import fold_text, is_run, tokens
 
 log = logging.getLogger(__name__)
 

@@ -250,7 +250,7 @@ def _after_prefix(prefix: str) -> str | None:
 def is_one_statement(query: TapeQuery) -> bool:
     """Return true if `find_entries` runs a single statement, so that the answer needs no snapshot."""
     part = query.part
-    return not query.similar_text and (
+    return not (query.similar_text or query.words_text) and (
         isinstance(part, WholeTape) or (isinstance(part, IdRanges) and len(part.spans) < 2)
     )
 
@@ -331,7 +331,7 @@ async def _parts(
 
     Checking blocks costs half as much as checking each row.
     """
-    if not matcher.spelling:
+    if not matcher.words:
         yield span
         return
     low, high = span

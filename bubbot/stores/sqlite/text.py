@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -11,24 +11,35 @@ import aiosqlite
 
 from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite.connections import HeldConnection
-from bubbot.stores.sqlite.index.reader import IndexReader, IndexUnreadable, SqliteIndex
+from bubbot.stores.sqlite.index.reader import IndexPlace, IndexReader, IndexUnreadable, SqliteIndex
 from bubbot.stores.sqlite.rows import SELECT_ENTRIES, find_entries, from_row, microseconds
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.query import IdRanges, IndexProposals, NotIndexed, TapeQuery, WholeTape, build_matcher, fold_text
+from bubbot.tape.query import (
+    IdRanges,
+    IndexProposals,
+    NotIndexed,
+    Ranked,
+    TapeQuery,
+    WholeTape,
+    build_matcher,
+    intersect_spans,
+    union,
+)
+from bubbot.tape.ranking import list_terms, rank_entries
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
+from bubbot.tape.words import fold_text
 
 SEARCH_TIMEOUT_SECONDS = 20.0
 """The time limit of a search."""
-NEWEST_ENTRIES = 256
-"""Newest entries of a tape that are scanned before the index is used for the others."""
+MAX_UNINDEXED = 2_000
+"""The newest entries that the index does not cover yet and that are ranked."""
+_SELECT_POSITIONS = SELECT_ENTRIES.replace("SELECT id", "SELECT seq, id", 1)
 _CHUNKS = (32, 256)  # positions read at a time, first and later
 
 
 def looks_at_texts(query: TapeQuery) -> bool:
     """Return true for a query on texts, which `search` answers."""
-    return bool(query.text or query.searchable_text or query.similar_text) or isinstance(
-        query.part, IndexProposals | NotIndexed
-    )
+    return query.reads_texts or isinstance(query.part, IndexProposals | NotIndexed | Ranked)
 
 
 async def search(
@@ -45,7 +56,7 @@ async def search(
                 async with reader.transaction(conn) as index:
                     return [await _find(conn, query, index) for query in queries]
             except IndexUnreadable:
-                return [await find_entries(conn, query) for query in queries]
+                return [await _find(conn, query, None) for query in queries]
     except TimeoutError as error:
         raise StoreUnavailable(
             f"the search took longer than {SEARCH_TIMEOUT_SECONDS:.0f} seconds and was ended: narrow it with kinds or dates"
@@ -53,48 +64,87 @@ async def search(
 
 
 async def _find(conn: aiosqlite.Connection, query: TapeQuery, index: SqliteIndex | None) -> tuple[TapeEntry, ...]:
-    if index is None or query.tape.startswith(SYSTEM_TAPE_PREFIX) or not looks_at_texts(query):
-        return await find_entries(conn, query)
-    rows = await conn.execute_fetchall("SELECT tape FROM tapes WHERE name = ?", (query.tape,))
-    number = next((tape for (tape,) in rows), None)
-    if number is None:
+    number = await _find_tape(conn, query) if looks_at_texts(query) else None
+    if isinstance(query.part, Ranked):
+        return await _rank(conn, query, query.part.text, number, index)
+    if index is None or number is None:
         return await find_entries(conn, query)
     if isinstance(query.part, NotIndexed):
         return await find_entries(conn, replace(query, part=await _unindexed_range(conn, number, index)))
     if query.limit is not None and query.limit <= 0:
         return ()
     if isinstance(query.part, IndexProposals):
-        similar = index.find_similar(number, fold_text(query.part.text), query.kinds)
-        return tuple(await _read_matching(conn, query, number, similar, query.limit))
+        similar = index.find_similar(await _place(conn, query, number), fold_text(query.part.text))
+        return tuple(await _read_matching(conn, query, number, similar))
     # The index goes backwards and has only the sender's name of meta.
-    if not (isinstance(query.part, WholeTape) and query.searchable_text and query.newest):
+    if not (isinstance(query.part, WholeTape | IdRanges) and query.newest and _indexed_text(query)):
         return await find_entries(conn, query)
-    first = await _first_of_newest(conn, number)
-    newest = await find_entries(conn, replace(query, part=IdRanges(((first, None),))))
-    if first == 1 or len(newest) == query.limit:
-        return newest
-    as_of = first - 1 if query.as_of is None else min(first - 1, query.as_of)
-    older = replace(query, as_of=as_of, limit=None if query.limit is None else query.limit - len(newest))
-    return (*newest, *await _find_older(conn, older, number, index))
+    return await _find_newest(conn, query, number, index)
 
 
-async def _find_older(
+def _indexed_text(query: TapeQuery) -> str:
+    return query.phrase_text or query.words_text or query.searchable_text
+
+
+async def _find_tape(conn: aiosqlite.Connection, query: TapeQuery) -> int | None:
+    """Return the number of the tape; None if there is none, or if it is not indexed."""
+    if query.tape.startswith(SYSTEM_TAPE_PREFIX):
+        return None
+    rows = await conn.execute_fetchall("SELECT tape FROM tapes WHERE name = ?", (query.tape,))
+    return next((tape for (tape,) in rows), None)
+
+
+async def _place(conn: aiosqlite.Connection, query: TapeQuery, tape: int) -> IndexPlace:
+    """Return where the index has to look for a query."""
+    if query.as_of is None:
+        return IndexPlace(tape, query.kinds)
+    rows = await conn.execute_fetchall(
+        "SELECT seq FROM entries INDEXED BY entries_id WHERE tape = ? AND id <= ? ORDER BY id DESC LIMIT 1",
+        (tape, query.as_of),
+    )
+    return IndexPlace(tape, query.kinds, next((seq for (seq,) in rows), 0))
+
+
+async def _find_newest(
     conn: aiosqlite.Connection, query: TapeQuery, number: int, index: SqliteIndex
-) -> Iterable[TapeEntry]:
+) -> tuple[TapeEntry, ...]:
     """Find entries through the index, and uncovered ones by a scan, newest first."""
-    positions = await index.find_containing(number, fold_text(query.searchable_text), query.kinds)
+    place = await _place(conn, query, number)
+    if query.phrase_text:
+        positions = index.find_phrase(place, fold_text(query.phrase_text))
+    elif query.words_text:
+        positions = index.find_words(place, fold_text(query.words_text))
+    else:
+        positions = index.find_part(place, fold_text(query.searchable_text))
     if positions is None:
         return await find_entries(conn, query)
-    tail = await find_entries(conn, replace(query, part=await _unindexed_range(conn, number, index)))
-    limit = None if query.limit is None else query.limit - len(tail)
-    return (*tail, *await _read_matching(conn, query, number, positions, limit))
+    spans = query.part.spans if isinstance(query.part, IdRanges) else ((1, None),)
+    (unindexed,) = (await _unindexed_range(conn, number, index)).spans
+    tail = await find_entries(conn, replace(query, part=IdRanges(intersect_spans(union(spans), unindexed))))
+    rest = replace(query, limit=None if query.limit is None else query.limit - len(tail))
+    return (*tail, *await _read_matching(conn, rest, number, positions))
 
 
-async def _first_of_newest(conn: aiosqlite.Connection, tape: int) -> int:
-    """Return the first id of a tape's newest entries, in which a scan finds frequent words sooner than the index."""
-    sql = "SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = ?"
-    ((head,),) = await conn.execute_fetchall(sql, (tape,))
-    return max(1, (head or 0) - NEWEST_ENTRIES + 1)
+async def _rank(
+    conn: aiosqlite.Connection, query: TapeQuery, text: str, number: int | None, index: SqliteIndex | None
+) -> tuple[TapeEntry, ...]:
+    """Rank the entries that the index proposes, and the newest of those that it does not cover."""
+    terms, limit = list_terms(text), query.limit
+    if not terms or limit == 0:
+        return ()
+    ranked: list[tuple[float, TapeEntry]] = []
+    counts: Mapping[str, int] = {}
+    covered, unindexed = 0, IdRanges(((1, None),))
+    if index is not None and number is not None:
+        unindexed = await _unindexed_range(conn, number, index)
+        found = dict(await index.rank(await _place(conn, query, number), terms, limit or MAX_UNINDEXED))
+        entries = await _read_positions(conn, query, number, [*found])
+        ranked = [(found[position], entry) for position, entry in entries.items()]
+        counts, covered = {term: await index.count_everywhere(term) for term in terms}, index.position
+    newest = replace(query, part=unindexed, newest=True, limit=MAX_UNINDEXED)
+    ranked += rank_entries(text, await find_entries(conn, newest), counts, covered)
+    ranked.sort(key=lambda each: (each[0], each[1].id), reverse=True)
+    return tuple(entry for _, entry in ranked[:limit])
 
 
 async def _unindexed_range(conn: aiosqlite.Connection, tape: int, index: SqliteIndex) -> IdRanges:
@@ -107,10 +157,27 @@ async def _unindexed_range(conn: aiosqlite.Connection, tape: int, index: SqliteI
 
 
 async def _read_matching(
-    conn: aiosqlite.Connection, query: TapeQuery, tape: int, positions: AsyncIterator[int], limit: int | None
+    conn: aiosqlite.Connection, query: TapeQuery, tape: int, positions: AsyncIterator[int]
 ) -> list[TapeEntry]:
-    """Read the matching entries at these positions, in order, up to the limit."""
-    matcher, entries = build_matcher(query), list[TapeEntry]()
+    """Read the matching entries at these positions, in order, up to the query's limit."""
+    entries = list[TapeEntry]()
+    # The closest proposals come first; within one read their order is lost.
+    size = query.limit if query.limit and isinstance(query.part, IndexProposals) else _CHUNKS[0]
+    while query.limit is None or len(entries) < query.limit:
+        chunk = [at for _ in range(size) if (at := await anext(positions, None)) is not None]
+        if not chunk:
+            break
+        found = (await _read_positions(conn, query, tape, chunk)).values()
+        entries += islice(found, None if query.limit is None else query.limit - len(entries))
+        size = _CHUNKS[1]
+    return entries
+
+
+async def _read_positions(
+    conn: aiosqlite.Connection, query: TapeQuery, tape: int, positions: Sequence[int]
+) -> dict[int, TapeEntry]:
+    """Read the entries at some positions that match all filters of a query, newest first."""
+    matcher = build_matcher(query)
     conditions, values = ["tape = ?"], [tape, *query.kinds]
     if query.kinds:
         conditions.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
@@ -121,15 +188,13 @@ async def _read_matching(
     if query.as_of is not None:
         conditions.append("id <= ?")
         values.append(query.as_of)
-    # The closest proposals come first; within one read their order is lost.
-    size = query.limit if query.limit and isinstance(query.part, IndexProposals) else _CHUNKS[0]
-    while limit is None or len(entries) < limit:
-        chunk = [at for _ in range(size) if (at := await anext(positions, None)) is not None]
-        if not chunk:
-            break
-        marks = ", ".join("?" * len(chunk))
-        sql = f"{SELECT_ENTRIES} NOT INDEXED WHERE seq IN ({marks}) AND {' AND '.join(conditions)} ORDER BY seq DESC"
-        found = (from_row(query.tape, tuple(row)) for row in await conn.execute_fetchall(sql, (*chunk, *values)))
-        entries += islice(filter(matcher.matches, found), None if limit is None else limit - len(entries))
-        size = _CHUNKS[1]
-    return entries
+    if isinstance(query.part, IdRanges):
+        spans = union(query.part.spans)
+        within = " OR ".join("id >= ?" if high is None else "id BETWEEN ? AND ?" for _, high in spans)
+        conditions.append(f"({within or '0'})")
+        values += [end for span in spans for end in span if end is not None]
+    marks = ", ".join("?" * len(positions))
+    sql = f"{_SELECT_POSITIONS} NOT INDEXED WHERE seq IN ({marks}) AND {' AND '.join(conditions)}"
+    rows = await conn.execute_fetchall(sql, (*positions, *values))
+    found = {row[0]: from_row(query.tape, tuple(row)[1:]) for row in rows}
+    return {position: found[position] for position in sorted(found, reverse=True) if matcher.matches(found[position])}

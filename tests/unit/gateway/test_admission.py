@@ -18,7 +18,7 @@ from bubbot.gateway.admission import (
     is_called,
 )
 from bubbot.ports.channel import Inbound, Role, Sender
-from bubbot.tape.query import fold_text
+from bubbot.tape.words import fold_text
 
 CHATS_WATCHED = 1000
 

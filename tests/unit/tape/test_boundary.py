@@ -117,7 +117,7 @@ async def test_a_limit_counts_what_the_viewer_may_see(memory_store: InMemoryStor
     assert await ids(part=IdRanges(((2, mine[3] - 1),)), newest=True) == [mine[2], mine[1]]
     assert await ids(part=IdRanges(((2, SHARED_PAGE_ENTRIES + 1),))) == [mine[1]], "a page, and nothing is left"
     assert await ids(part=NotIndexed(), limit=2) == [*mine[:2]]
-    assert await ids(searchable_text=str(mine[1]), limit=5) == [mine[1]]
+    assert await ids(text=str(mine[1]), limit=5) == [mine[1]]
 
 
 async def test_a_fork_shows_nothing_for_other_tapes(store: InMemoryStore) -> None:

@@ -25,11 +25,11 @@ from bubbot.tape.query import (
     build_matcher,
     date_bounds,
     evaluate,
-    fold_text,
     is_inside,
     parse_moment,
     union,
 )
+from bubbot.tape.words import fold_text
 from tests.tapes import note
 
 

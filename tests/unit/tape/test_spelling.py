@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from bubbot.tape.query import fold_text
-from bubbot.tape.spelling import SpellingFilter, find_alike, find_misspelt, share_room
+from bubbot.tape.spelling import WordFilter, find_alike, find_misspelt, share_room
+from bubbot.tape.words import fold_text
 from tests.sentences import sentences
 
 
@@ -17,7 +17,7 @@ from tests.sentences import sentences
 def test_a_filter_passes_the_texts_that_are_found(query: str) -> None:
     texts = [fold_text(text) for text in random.Random(5).sample(sentences(), 300)]
     texts += ["the database", "\u6570\u636e\u5e93\u8fc1\u79fb", "cafe ol\u00e9", "x1 x2", ""]
-    spelling = SpellingFilter(query)
+    spelling = WordFilter(query, find_alike)
     found = find_misspelt(query, dict(enumerate(texts)))
     assert [number for number, text in enumerate(texts) if spelling.matches([text])] == sorted(found)
 

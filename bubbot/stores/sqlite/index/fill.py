@@ -7,9 +7,9 @@ import json
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import aiosqlite
 from bubbot.errors import TapeCorrupt
 from bubbot.stores.sqlite.connections import HeldConnection, open_reader
 from bubbot.stores.sqlite.index.schema import (
+    TABLES,
     IndexCoverage,
     delete_index,
     index_path,
@@ -26,13 +27,12 @@ from bubbot.stores.sqlite.index.schema import (
     open_for_filling,
     read_coverage,
     read_generation,
-    tables_of,
-    tape_token,
+    row_number,
 )
-from bubbot.stores.sqlite.index.vocabulary import VALUES_PER_STATEMENT, grams, misspelt_forms, tokenize
-from bubbot.tape.entry import sender_name
-from bubbot.tape.query import fold_text
+from bubbot.stores.sqlite.index.tokens import clean_text, place_of, tape_key, tokenize
+from bubbot.tape.entry import Kind, list_searchable, sender_name
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
+from bubbot.tape.words import fold_text, is_spelt
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,6 @@ BATCH_ENTRIES = 400
 UNTIDY = 20_000
 """Entries after which it pays to merge the parts that FTS5 has written: a query looks into each of them."""
 _MERGE_PAGES = 500  # merged at a time
-MAX_CACHED_TERMS = 50_000
-"""How many terms are cached with their number."""
 MIN_FREE_BYTES = 200_000_000
 """Below this much free disk the index stops growing: the room is for the tapes."""
 _SELECT_ROWS = (
@@ -58,7 +56,6 @@ class IndexWriter:
         self._path = database
         self._database: HeldConnection | None = None
         self._index: HeldConnection | None = None
-        self._term_numbers: dict[str, int] = {}
         self._unmerged = 0
         self._merging: list[str] = []
         self._is_disk_full = False
@@ -94,7 +91,6 @@ class IndexWriter:
             if held is not None:
                 await held.aclose()
         self._index = self._database = None
-        self._term_numbers.clear()
         self._unmerged, self._merging = 0, []
 
     async def _open(self) -> tuple[HeldConnection, HeldConnection]:
@@ -142,7 +138,7 @@ class IndexWriter:
             if not self._merging:
                 if self._unmerged < UNTIDY:
                     return False
-                self._unmerged, self._merging = 0, [*tables_of(()), "gram"]
+                self._unmerged, self._merging = 0, [*TABLES]
                 for table in self._merging:
                     await _merge(conn, table, -_MERGE_PAGES)  # a negative number starts merging all parts into one
                 return True
@@ -153,42 +149,20 @@ class IndexWriter:
     async def _write(self, index: aiosqlite.Connection, coverage: IndexCoverage, batch: _TokenizedRows) -> None:
         try:
             await index.execute("BEGIN IMMEDIATE")
-            for table, table_bodies in batch.bodies.items():
-                await index.executemany(f"INSERT INTO {table} (rowid, body) VALUES (?, ?)", table_bodies)
-            await self._add_terms(index, batch.terms)
+            await index.executemany("INSERT INTO words (rowid, body, sender, place) VALUES (?, ?, ?, ?)", batch.words)
+            await index.executemany("INSERT INTO parts (rowid, body, place) VALUES (?, ?, ?)", batch.parts)
             await index.executemany(
-                "INSERT INTO share VALUES (?, ?) ON CONFLICT (tape) DO UPDATE SET entries = entries + excluded.entries",
-                batch.shares.items(),
+                "INSERT INTO term (letters, word, entries) VALUES (?, ?, ?) "
+                "ON CONFLICT (letters, word) DO UPDATE SET entries = entries + excluded.entries",
+                [(len(term), term, count) for term, count in batch.terms.items()],
             )
             texts = coverage.texts + batch.text_bytes
             await index.execute("UPDATE state SET position = ?, chain = ?, texts = ?", (*batch.end, texts))
             await index.execute("COMMIT")
         except BaseException:
-            self._term_numbers.clear()
             with suppress(ValueError):  # closed, at the end of the event loop
                 await index.rollback()
             raise
-
-    async def _add_terms(self, index: aiosqlite.Connection, terms: Counter[str]) -> None:
-        """Add to the vocabulary; a new term gets its forms and trigrams."""
-        numbers = self._term_numbers
-        await self._find_numbers(index, [term for term in terms if term not in numbers])
-        new_terms = [term for term in terms if term not in numbers]
-        await index.executemany("INSERT INTO term (term, df) VALUES (?, 0)", [(term,) for term in new_terms])
-        await self._find_numbers(index, new_terms)
-        new_grams, forms = await asyncio.to_thread(_list_grams_and_forms, {numbers[term]: term for term in new_terms})
-        await index.executemany("UPDATE term SET df = df + ? WHERE id = ?", [(n, numbers[t]) for t, n in terms.items()])
-        await index.executemany("INSERT INTO gram (rowid, body) VALUES (?, ?)", new_grams)
-        await index.executemany("INSERT INTO form VALUES (?, ?)", forms)
-        if len(numbers) > MAX_CACHED_TERMS:
-            numbers.clear()
-
-    async def _find_numbers(self, index: aiosqlite.Connection, terms: Sequence[str]) -> None:
-        for start in range(0, len(terms), VALUES_PER_STATEMENT):
-            part = terms[start : start + VALUES_PER_STATEMENT]
-            marks = ", ".join("?" * len(part))
-            rows = await index.execute_fetchall(f"SELECT term, id FROM term WHERE term IN ({marks})", part)
-            self._term_numbers.update(map(tuple, rows))
 
 
 async def _merge(index: aiosqlite.Connection, table: str, pages: int) -> int:
@@ -202,53 +176,45 @@ class _TokenizedRows:
     """What a batch of entries adds to the index.
 
     Attributes:
-        bodies: by table, the position and the tokens of each entry.
+        words: the rows of the table `words`.
+        parts: the rows of the table `parts`.
         terms: the entries of each term.
-        shares: the entries of each tape.
         text_bytes: of all texts.
         end: position and chain value of the last entry.
     """
 
-    bodies: dict[str, list[tuple[int, str]]]
+    words: list[tuple[int, str, str, str]]
+    parts: list[tuple[int, str, str]]
     terms: Counter[str]
-    shares: Counter[int]
     text_bytes: int
     end: tuple[int, bytes]
 
 
 def _tokenize_rows(rows: Sequence[Sequence[Any]]) -> _TokenizedRows:
-    bodies: dict[str, list[tuple[int, str]]] = {table: [] for table in tables_of(())}
-    terms: Counter[str] = Counter()
-    shares: Counter[int] = Counter()
+    batch = _TokenizedRows([], [], Counter(), 0, (rows[-1][0], rows[-1][6]))
     text_bytes = 0
     for seq, tape, name, kind, payload, meta, _ in rows:
         if payload is None or name.startswith(SYSTEM_TAPE_PREFIX):
             continue
-        text = entry_text(payload, meta)
-        tokens, words = tokenize(fold_text(text))
-        bodies[tables_of((kind,))[0]].append((seq, " ".join((*tokens, tape_token(tape)))))
-        terms.update(words)
-        shares[tape] += 1
+        texts, sender, is_person = _read(kind, payload, meta)
+        text = fold_text("\n".join([*texts, *sender]))
+        if not text:
+            continue
+        words, row = tokenize(text), row_number(seq, is_person=is_person)
+        name_words = tokenize(fold_text("".join(sender)))
+        batch.words.append((row, " ".join(words), " ".join(name_words), place_of(tape, kind)))
+        batch.parts.append((row, clean_text(text), tape_key(tape)))
+        # Pairs of characters are too short, and digests have digits.
+        batch.terms.update(word for word in {*words} if is_spelt(word))
         text_bytes += len(text.encode("utf-8", "surrogatepass"))
-    return _TokenizedRows(bodies, terms, shares, text_bytes, (rows[-1][0], rows[-1][6]))
+    return replace(batch, text_bytes=text_bytes)
 
 
-def _list_grams_and_forms(terms: Mapping[int, str]) -> tuple[list[tuple[int, str]], list[tuple[int, int]]]:
-    new_grams = [(number, " ".join(term_grams)) for number, term in terms.items() if (term_grams := grams(term))]
-    return new_grams, sorted((form, number) for number, term in terms.items() for form in misspelt_forms(term))
-
-
-def entry_text(payload: str, meta: str) -> str:
-    """Return the text of a stored entry, a line for each string, as `TapeEntry.searchable_text` does."""
+def _read(kind: str, payload: str, meta: str) -> tuple[Sequence[str], Sequence[str], bool]:
+    """Return the texts of a stored entry as `TapeEntry.searchable_text` has them, its sender, and if a person wrote it."""
     try:
-        sender = sender_name(json.loads(meta)) if '"sender"' in meta else []
-        return "\n".join([*_strings(json.loads(payload)), *sender])
+        content, about = json.loads(payload), json.loads(meta)
+        texts = list_searchable(kind, content, about)
+        return texts, sender_name(about), kind == Kind.MESSAGE and content.get("role") == "user"
     except (ValueError, RecursionError, TypeError, AttributeError):
-        return ""  # reading the damaged entry reports it
-
-
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for item in items for text in _strings(item)]
+        return (), (), False  # reading the damaged entry reports it

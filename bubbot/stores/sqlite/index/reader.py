@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
-from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, islice
+from itertools import combinations, takewhile
 from pathlib import Path
 
 import aiosqlite
@@ -23,37 +21,31 @@ from bubbot.stores.sqlite.index.schema import (
     index_size,
     matches_database,
     open_for_reading,
+    position_of,
     read_coverage,
-    tables_of,
-    tape_token,
+    row_number,
 )
-from bubbot.stores.sqlite.index.vocabulary import (
-    HUGE_WORD_MARK,
-    LONG_WORD_MARK,
-    MAX_PART_LETTERS,
-    MAX_TERMS,
-    MAX_TOKEN_LETTERS,
-    Vocabulary,
-    phrase,
-    run_tokens,
+from bubbot.stores.sqlite.index.spellings import find_spellings
+from bubbot.stores.sqlite.index.tokens import (
+    any_expression,
+    part_expression,
+    phrase_expression,
+    within,
+    word_expression,
+    words_expression,
 )
 from bubbot.stores.sqlite.rows import COUNT_ENTRIES, LARGEST
-from bubbot.tape.spelling import CLOSER_TURNS
-from bubbot.tape.words import is_run, is_symbol, split_pieces, tokens
+from bubbot.tape.ranking import PERSON_WEIGHT
+from bubbot.tape.spelling import CLOSER_TURNS, MAX_MISTAKES
+from bubbot.tape.words import is_run, tokens
 
 log = logging.getLogger(__name__)
 
-_MAX_TAPE_SHARE = 0.5
-"""If a tape has a greater share of the entries, the query does not name it: leaving out the others is cheaper."""
-_MAX_CONTAINING_TERMS = 5000  # the most terms that contain a given part
-_ENTRIES_PER_CURSOR = 26  # entries read for a page of hits, times the cost of one, divided by the cost of a cursor
-_MAX_COMBINATIONS = 64  # the most combinations of a first and a last word to look up as phrases
-_MIN_PREFIX_LETTERS = 3  # fewer letters begin too many words
-_LONG_RUN_LETTERS = 12
-_MAX_SPELLINGS_OF_LEVEL = 48  # the most spellings of a single word, equally close, that take turns
-_FEW_SPELLINGS, _MANY_SPELLINGS = 16, 96  # the most spellings of each of several words, first and then
+MAX_CANDIDATES = 2_000
+"""Entries that are ranked for a question at most. The rarer words find them; the other words only order them."""
+MAX_WORD_ENTRIES = 20_000
+"""A word of more entries of all tapes does not even order them: FTS5 counts each of its entries."""
 _FIRST_POSITIONS, _MOST_POSITIONS = 8, 256  # positions of an expression that are read at a time
-_NOWHERE = "\ue000n"  # a token that no entry has
 
 
 class IndexUnreadable(Exception):
@@ -72,53 +64,25 @@ def _translate_errors() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _TextPieces:
-    """The pieces of a text.
+class IndexPlace:
+    """Where the index looks: a tape, the entries of some kinds or of all, and those up to a position."""
 
-    Attributes:
-        inner: complete pieces.
-        first: perhaps the end of a longer word; empty if there is none.
-        last: perhaps the beginning of a longer word; empty if there is none.
-        alone: perhaps any part of a longer word; then there is no other piece.
-        goes_on: the last of `inner` is a character after which a run may go on.
-    """
+    tape: int
+    kinds: Sequence[str] = ()
+    until: int | None = None
 
-    inner: tuple[str, ...] = ()
-    first: str = ""
-    last: str = ""
-    alone: str = ""
-    goes_on: bool = False
-
-    @classmethod
-    def of(cls, text: str) -> _TextPieces:
-        """Cut a folded text into its pieces and classify them."""
-        inner: list[str] = []
-        first = last = ""
-        goes_on = False
-        for piece, start in split_pieces(text):
-            begins, ends = start == 0, start + len(piece) == len(text)
-            if is_run(piece):
-                goes_on = ends and len(piece) == 1
-                inner += [*run_tokens(piece)][: -1 if ends and not goes_on else None]
-            elif is_symbol(piece):
-                inner.append(piece)
-            elif begins and ends:
-                return cls(alone=piece)
-            elif begins:
-                first = piece
-            elif ends:
-                last = piece
-            else:
-                inner.append(piece[:MAX_TOKEN_LETTERS])
-        return cls(tuple(inner), first, last, goes_on=goes_on)
+    @property
+    def last_row(self) -> int:
+        """The number of the last row to look at."""
+        return LARGEST if self.until is None else row_number(self.until, is_person=True)
 
 
 @dataclass
 class SqliteIndex:
     """An open search index, valid for one read transaction of its database.
 
-    It proposes entries by their global position; whether one matches is decided on its text. All answers go backwards
-    from the newest entry, and are read no further than they are used.
+    It proposes entries by their global position; whether one matches is decided on its text. All answers but those of `rank`
+    go backwards from the newest entry, and are read no further than they are used.
 
     Attributes:
         conn: the index file.
@@ -133,143 +97,145 @@ class SqliteIndex:
         """The last entry that is covered; the caller has to read the later ones."""
         return self.coverage.position
 
-    async def find_containing(self, tape: int, text: str, kinds: Sequence[str]) -> AsyncIterator[int] | None:
-        """Yield every covered entry of the tape that holds the folded text, and others, newest first.
+    def find_phrase(self, place: IndexPlace, text: str) -> AsyncIterator[int] | None:
+        """Yield every entry with the folded text between spaces, and others, newest first; None if a scan has to."""
+        return self._find_words(place, phrase_expression(text))
 
-        None if a scan is faster.
+    def find_words(self, place: IndexPlace, text: str) -> AsyncIterator[int] | None:
+        """Yield every entry with the words of the folded text, in any order, newest first; None if it has none."""
+        return self._find_words(place, words_expression(text))
+
+    def find_part(self, place: IndexPlace, text: str) -> AsyncIterator[int] | None:
+        """Yield every entry that holds the folded text, and others, newest first; None if the text is too short."""
+        if expression := part_expression(place.tape, text):
+            return _Positions(self.conn, "parts", expression, place.last_row).read()
+        return None
+
+    async def find_similar(self, place: IndexPlace, text: str) -> AsyncIterator[int]:
+        """Yield entries with the folded text's words in other spellings, newest first; some may be missing.
+
+        Of five entries four have the closest spellings, if there are so many, and one has less close ones.
         """
-        with _translate_errors():
-            expression = await self._containing(text)
-            return self._in_turns(tape, kinds, [expression]) if expression else None
-
-    async def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> AsyncIterator[int]:
-        """Yield entries with the folded text's words in other spellings, the closest first; some may be missing."""
-        words = sorted(tokens(text), key=len, reverse=True)
+        words = [*tokens(text)]
         seen: set[int] = set()
         with _translate_errors():
-            if not words:
-                return
-            if len(words) == 1 and not is_run(words[0]):
-                levels = _word_levels(await Vocabulary(self.conn).spellings(words[0], is_alone=True))
-                positions = take_turns([self._in_turns(tape, kinds, level) for level in levels])
-            else:
-                positions = self._level_by_level(tape, kinds, words, seen)
-            async for position in positions:
-                if position not in seen:
-                    seen.add(position)
-                    yield position
-
-    async def _level_by_level(
-        self, tape: int, kinds: Sequence[str], words: Sequence[str], seen: Collection[int]
-    ) -> AsyncIterator[int]:
-        """Yield what each level of expressions finds, one level after the other."""
-        if len(words) == 1:
-            levels = _run_levels(words[0])
-        else:
-            runs = [
-                " OR ".join(f"({part})" for level in _run_levels(run) for part in level) for run in words if is_run(run)
+            spelt = [
+                {word: 0.0} if is_run(word) else await find_spellings(self.conn, word, is_alone=len(words) == 1)
+                for word in words
             ]
-            spelt = [await Vocabulary(self.conn).spellings(word) for word in words if not is_run(word)]
-            # The closest spelling of each word, those with one mistake, and those with two.
-            closest = dict.fromkeys(_spelt_as(runs, spelt, most, _FEW_SPELLINGS) for most in (0.0, 1.0, 2.0))
-            levels = [[expression] for expression in closest]
-        for level in levels:
-            async for position in self._in_turns(tape, kinds, level):
-                yield position
-        if not seen and len(words) > 1:  # nothing yet: more spellings
-            async for position in self._in_turns(tape, kinds, [_spelt_as(runs, spelt, 2.0, _MANY_SPELLINGS)]):
-                yield position
-
-    async def _in_turns(self, tape: int, kinds: Sequence[str], expressions: Sequence[str]) -> AsyncIterator[int]:
-        """Yield the newest entry of each expression, then the next of each; of a tape and of kinds as far as the index knows them."""
-        with _translate_errors():
-            within = "" if await self._share(tape) > _MAX_TAPE_SHARE else f"{phrase((tape_token(tape),))} AND "
-            streams = [_Positions(self.conn, tables_of(kinds), f"{within}({part})") for part in expressions]
-            await asyncio.gather(*(stream.read_on() for stream in streams))  # on one way to the thread and back
-            while streams:
-                for stream in tuple(streams):
-                    position = await stream.next()
-                    if position is None:
-                        streams.remove(stream)
-                    else:
-                        yield position
-
-    async def _share(self, tape: int) -> float:
-        ((entries, all_entries),) = await self.conn.execute_fetchall(
-            "SELECT coalesce(sum(entries) FILTER (WHERE tape = ?), 0), coalesce(sum(entries), 0) FROM share", (tape,)
+        if not all(spelt):
+            return
+        expressions = dict.fromkeys(
+            " AND ".join(
+                f"({_run_level(word, mistakes) if is_run(word) else any_expression(_closest(terms, mistakes))})"
+                for word, terms in zip(words, spelt, strict=True)
+            )
+            for mistakes in range(MAX_MISTAKES + 1)
         )
-        return float(entries / max(1, all_entries))
+        streams = [found for each in expressions if (found := self._find_words(place, each))]
+        async for position in take_turns(streams):
+            if position not in seen:
+                seen.add(position)
+                yield position
 
-    async def _containing(self, text: str) -> str | None:
-        """Build the expression of every entry that holds a folded text, and of some that do not.
+    async def rank(self, place: IndexPlace, terms: Sequence[str], limit: int) -> list[tuple[int, float]]:
+        """Return the positions of the entries that bear on a question, best first, each with its score.
 
-        None if it is too unspecific, so that a scan is faster.
+        Args:
+            place: where to look.
+            terms: the words of the question, of `bubbot.tape.ranking.list_terms`.
+            limit: entries at most.
         """
-        pieces, vocabulary = _TextPieces.of(text), Vocabulary(self.conn)
-        if pieces.alone:
-            return await self._within(vocabulary, pieces.alone)
-        firsts = await vocabulary.ending(pieces.first) if pieces.first else None
-        lasts = await vocabulary.beginning(pieces.last) if pieces.last else None
-        # If too many terms begin so, FTS5 joins their entries itself: for one phrase, since each would do it again.
-        goes_on = pieces.goes_on or (lasts is None and len(pieces.last) >= _MIN_PREFIX_LETTERS)
-        combinations = 1 if goes_on else _MAX_COMBINATIONS
-        if lasts is None and goes_on and pieces.last:
-            lasts = [pieces.last[:MAX_TOKEN_LETTERS]]
-        core = phrase(pieces.inner, prefix=pieces.goes_on) if pieces.inner else ""
-        end = "" if lasts is None else " OR ".join(phrase((term,), prefix=goes_on) for term in lasts or [_NOWHERE])
-        if len(firsts or ("",)) * len(lasts or ("",)) <= combinations:
-            expression = _phrases(pieces.inner, firsts, lasts, goes_on=goes_on)
-        else:
-            expression = _all([_any(firsts) if firsts is not None else "", core, end])
-        if firsts is not None:  # the end of a long word is not adjacent to the next token
-            first = _any(firsts) if len(pieces.first) <= MAX_TOKEN_LETTERS else ""
-            expression = f"({expression}) OR ({_all([first, phrase([LONG_WORD_MARK]), core, end])})"
-        return expression or None
+        with _translate_errors():
+            counts = {term: await self._count(place, term) for term in terms}
+            known = sorted((term for term in terms if counts[term]), key=counts.__getitem__)
+            orders = [term for term in known if await self.count_everywhere(term) <= MAX_WORD_ENTRIES]
+            total = 0
+            finds: list[str] = []
+            for term in orders:
+                total += counts[term]
+                if finds and total > MAX_CANDIDATES:
+                    break
+                finds.append(term)
+            if not finds:
+                return []
+            expression = f"{within(place.tape, place.kinds)} AND ({any_expression(finds)})"
+            if len(finds) < len(orders):
+                expression += f" AND ({any_expression(orders)})"
+            rows = await self.conn.execute_fetchall(
+                f"SELECT rowid, -bm25(words, 1, 0, 0) * CASE rowid & 1 WHEN 1 THEN {PERSON_WEIGHT} ELSE 1 END AS score "
+                "FROM words WHERE words MATCH ? AND rowid <= ? ORDER BY score DESC, rowid DESC LIMIT ?",
+                (expression, place.last_row, limit),
+            )
+        return [(position_of(row), score) for row, score in rows]
 
-    async def _within(self, vocabulary: Vocabulary, part: str) -> str | None:
-        """Build the expression for a text within a single word; None if a scan is faster.
+    async def count_everywhere(self, term: str) -> int:
+        """Count the entries of all tapes with a word, and no further than it matters."""
+        return await self._count_rows(word_expression(term), LARGEST, MAX_WORD_ENTRIES + 1)
 
-        A cursor for each term costs as much as reading some five entries: if the terms are many and frequent, reading
-        the newest entries finds enough hits sooner.
-        """
-        # The windows of a long word overlap: of a long part its beginning lies within one of them.
-        terms = await vocabulary.containing(part[:MAX_PART_LETTERS], _MAX_CONTAINING_TERMS)
-        if terms is None:
+    async def _count(self, place: IndexPlace, term: str) -> int:
+        expression = f"{within(place.tape, place.kinds)} AND ({word_expression(term)})"
+        return await self._count_rows(expression, place.last_row, MAX_CANDIDATES + 1)
+
+    async def _count_rows(self, expression: str, last: int, limit: int) -> int:
+        ((count,),) = await self.conn.execute_fetchall(
+            "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? AND rowid <= ? LIMIT ?)",
+            (expression, last, limit),
+        )
+        return int(count)
+
+    def _find_words(self, place: IndexPlace, expression: str) -> AsyncIterator[int] | None:
+        if not expression:
             return None
-        if len(terms) > MAX_TERMS:
-            ((entries,),) = await self.conn.execute_fetchall("SELECT coalesce(sum(entries), 0) FROM share")
-            if len(terms) * sum(terms.values()) > _ENTRIES_PER_CURSOR * entries:
-                return None
-        return _any([*terms, HUGE_WORD_MARK])
+        whole = f"{within(place.tape, place.kinds)} AND ({expression})"
+        return _Positions(self.conn, "words", whole, place.last_row).read()
+
+
+def _closest(spellings: Mapping[str, float], mistakes: int) -> list[str]:
+    """Return the spellings with so many mistakes, or with the fewest that there are."""
+    most = max(mistakes, min(spellings.values()))
+    return [*takewhile(lambda word: spellings[word] <= most, sorted(spellings, key=spellings.__getitem__))]
+
+
+def _run_level(run: str, mistakes: int) -> str:
+    """Build the expression for a run in which one character may be wrong, or two swapped.
+
+    Of its thirds two are as they were typed then, or one if the mistake is where two of them meet.
+    """
+    size = len(run)
+    if size < 4:
+        return word_expression(run)
+    third = -(-size // 3)
+    parts = [word_expression(run[at : at + third]) for at in range(0, size, third)]
+    if mistakes or len(parts) < 3:
+        return " OR ".join(parts)
+    return " OR ".join(f"({first} AND {second})" for first, second in combinations(parts, 2))
 
 
 class _Positions:
-    """The positions that match an expression in some tables, newest first, read no further than they are used."""
+    """The positions that match an expression, newest first, read no further than they are used."""
 
-    def __init__(self, conn: aiosqlite.Connection, tables: Sequence[str], expression: str) -> None:
+    def __init__(self, conn: aiosqlite.Connection, table: str, expression: str, last: int) -> None:
         self._conn = conn
         self._expression = expression
-        self._sql = " UNION ALL ".join(
-            f"SELECT rowid FROM (SELECT rowid FROM {table} WHERE {table} MATCH :expression AND rowid < :before "
-            "ORDER BY rowid DESC LIMIT :limit)"
-            for table in tables
-        )
-        self._before, self._limit = LARGEST, _FIRST_POSITIONS
-        self._ready: deque[int] = deque()
+        self._sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid <= ? ORDER BY rowid DESC LIMIT ?"
+        self._last, self._limit = last, _FIRST_POSITIONS
 
-    async def read_on(self) -> None:
-        """Read the next positions, more each time."""
-        values = {"expression": self._expression, "before": self._before, "limit": self._limit}
-        rows = await self._conn.execute_fetchall(f"{self._sql} ORDER BY 1 DESC LIMIT :limit", values)
-        self._ready.extend(position for (position,) in rows)
-        self._before = self._ready[-1] if len(self._ready) == self._limit else 0
-        self._limit = min(4 * self._limit, _MOST_POSITIONS)
-
-    async def next(self) -> int | None:
-        """Return the next position; None if there is none."""
-        if not self._ready and self._before:
-            await self.read_on()
-        return self._ready.popleft() if self._ready else None
+    async def read(self) -> AsyncIterator[int]:
+        """Yield the positions; more are read each time."""
+        while True:
+            with _translate_errors():
+                rows = [
+                    row
+                    for (row,) in await self._conn.execute_fetchall(
+                        self._sql, (self._expression, self._last, self._limit)
+                    )
+                ]
+            for row in rows:
+                yield position_of(row)
+            if len(rows) < self._limit:
+                return
+            self._last, self._limit = rows[-1] - 1, min(4 * self._limit, _MOST_POSITIONS)
 
 
 async def take_turns(levels: Sequence[AsyncIterator[int]]) -> AsyncIterator[int]:
@@ -284,66 +250,6 @@ async def take_turns(levels: Sequence[AsyncIterator[int]]) -> AsyncIterator[int]
             yield other
     async for position in others:
         yield position
-
-
-def _word_levels(spellings: Mapping[str, float]) -> list[list[str]]:
-    """Group the phrases of spellings by their mistakes, fewest first."""
-    groups = groupby(sorted(spellings, key=spellings.__getitem__), key=spellings.__getitem__)
-    return [[phrase((term,)) for term in islice(terms, _MAX_SPELLINGS_OF_LEVEL)] for _, terms in groups]
-
-
-def _spelt_as(runs: Sequence[str], spellings: Sequence[Mapping[str, float]], most: float, limit: int) -> str:
-    """Build the expression for all words in spellings with so many mistakes, or the fewest that there are."""
-    choices = [
-        _any([term for term, mistakes in terms.items() if mistakes <= max(most, min(terms.values()))][:limit])
-        for terms in spellings
-    ]
-    return _all([*runs, *choices])
-
-
-def _run_levels(run: str) -> list[list[str]]:
-    """Build expressions for a run, the most specific first.
-
-    From four characters on, one of them may be wrong, or two swapped.
-    """
-    size = len(run)
-    if size < 4:
-        return [[phrase(_pairs(run), prefix=size == 1)]]
-    if size > _LONG_RUN_LETTERS:
-        third = -(-size // 3)
-        return [[phrase(_pairs(run[at : at + third])) for at in range(0, size, third) if size - at > 1]]
-    splits = sorted({(run[:at], run[at + wide :]) for at in range(size) for wide in (1, 2) if at + wide <= size})
-    # A single character is in too many texts to search for it.
-    long_parts = [tuple(part for part in parts if len(part) > 1) for parts in splits]
-    by_size: dict[int, list[str]] = {}
-    for parts in dict.fromkeys(parts for parts in long_parts if parts):
-        by_size.setdefault(sum(map(len, parts)), []).append(_all(phrase(_pairs(part)) for part in parts))
-    return [by_size[length] for length in sorted(by_size, reverse=True)]
-
-
-def _pairs(run: str) -> list[str]:
-    run_pairs = list(run_tokens(run))
-    return run_pairs if len(run) == 1 else run_pairs[:-1]
-
-
-def _phrases(inner: Sequence[str], firsts: list[str] | None, lasts: list[str] | None, *, goes_on: bool) -> str:
-    """Combine every first word, the pieces between, and every last word, which may go on, into phrases."""
-    combinations = [
-        (*first, *inner, *last)
-        for first in ([()] if firsts is None else [(term,) for term in firsts])
-        for last in ([()] if lasts is None else [(term,) for term in lasts])
-    ]
-    if not combinations:
-        return _any([])
-    return " OR ".join(phrase(combination, prefix=goes_on) for combination in combinations if combination)
-
-
-def _any(terms: Sequence[str]) -> str:
-    return " OR ".join(phrase((term,)) for term in terms or [_NOWHERE])
-
-
-def _all(parts: Iterable[str]) -> str:
-    return " AND ".join(f"({part})" for part in parts if part)
 
 
 class IndexReader:

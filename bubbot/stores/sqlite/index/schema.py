@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,10 @@ from pathlib import Path
 import aiosqlite
 
 from bubbot.stores.sqlite.connections import BUSY_SECONDS
-from bubbot.tape.entry import Kind
 
 INDEX_APPLICATION_ID = 0x62756273
 """Marks the file as a search index of bubbot: "bubs" in ASCII."""
-INDEX_VERSION = 5
+INDEX_VERSION = 6
 """A file of another version is deleted and filled again; there are no migrations."""
 GENERATION = "index_generation"
 """The row of the table `deployment` that every erasure increments: an older index holds words that were erased."""
@@ -25,32 +23,30 @@ INDEX_FILE = "search.db"
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE state (position INTEGER NOT NULL, chain BLOB NOT NULL, generation TEXT NOT NULL, texts INTEGER NOT NULL);
-CREATE TABLE share (tape INTEGER PRIMARY KEY, entries INTEGER NOT NULL);
-CREATE TABLE term (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE, df INTEGER NOT NULL);
-CREATE TABLE form (hash INTEGER NOT NULL, term INTEGER NOT NULL, PRIMARY KEY (hash, term)) WITHOUT ROWID;
-CREATE VIRTUAL TABLE words USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
-CREATE VIRTUAL TABLE events USING fts5(body, content = '', columnsize = 0, tokenize = 'ascii');
-CREATE VIRTUAL TABLE gram USING fts5(body, content = '', columnsize = 0, detail = none, tokenize = 'ascii');
+CREATE TABLE term (
+    id INTEGER PRIMARY KEY, letters INTEGER NOT NULL, word TEXT NOT NULL, entries INTEGER NOT NULL, UNIQUE (letters, word)
+);
+CREATE VIRTUAL TABLE words USING fts5(body, sender, place, content = '', tokenize = 'porter ascii');
+CREATE VIRTUAL TABLE parts USING fts5(body, place, content = '', columnsize = 0, detail = none, tokenize = 'trigram');
 PRAGMA application_id = {INDEX_APPLICATION_ID};
 PRAGMA user_version = {INDEX_VERSION};
 COMMIT;
 """
 
-
-def tables_of(kinds: Sequence[str]) -> list[str]:
-    """Return the tables with the words of these kinds; of all for no kind.
-
-    Events have their own: they are half of a tape, and a search that leaves them out should not go through them.
-    """
-    return [
-        *(["words"] if not kinds or set(kinds) != {Kind.EVENT} else []),
-        *(["events"] if not kinds or Kind.EVENT in kinds else []),
-    ]
+TABLES = ("words", "parts")
+"""`words` has the tokens of `tokenize`, under Porter's stems; `parts` has the trigrams of the folded texts. A row's number is
+`row_number` of the entry's position. `term` counts the entries of the words that people may misspell, for which another
+spelling is looked for."""
 
 
-def tape_token(tape: int) -> str:
-    """Return the token of every entry of a tape. A private character: no text has such a token."""
-    return f"\ue000t{tape}"
+def row_number(position: int, *, is_person: bool = False) -> int:
+    """Return the number of the row of an entry in both tables, in the order of the positions."""
+    return 2 * position + is_person
+
+
+def position_of(row: int) -> int:
+    """Return the position of the entry of a row."""
+    return row // 2
 
 
 @dataclass(frozen=True, slots=True)

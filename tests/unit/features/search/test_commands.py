@@ -41,8 +41,8 @@ async def test_search_cites_and_marks(chat: TapeService, begin: Callable[..., An
     turn = await begin()
     assert await use(turn, query="volcano") == (
         'Found 2 for "volcano" on the whole tape, newest first:\n'
-        "#2 2026-11-21 21:21 message: volcanoe trip\n"
-        "#1 2026-11-21 21:21 message [superseded by #3]: Volcano tour"
+        "#1 2026-11-21 21:21 message [superseded by #3]: Volcano tour\n"
+        "#2 2026-11-21 21:21 message: volcanoe trip"
     )
     assert "#1 2026-11-21 21:21 message (approximate) [superseded by #3]: Volcano tour" in await use(
         turn, query="volcnao"

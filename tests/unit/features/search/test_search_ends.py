@@ -12,7 +12,8 @@ import pytest
 
 from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
-from bubbot.stores.sqlite.index.reader import IndexUnreadable
+from bubbot.stores.sqlite import text as text_module
+from bubbot.stores.sqlite.index.reader import IndexUnreadable, SqliteIndex
 from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, message
@@ -42,10 +43,6 @@ async def test_a_search_that_takes_too_long_is_ended_with_a_sentence(
     assert await found(chat, "word2999") == [3000]
 
 
-def index_found_damaged(*_: object) -> Never:
-    raise IndexUnreadable("malformed")
-
-
 async def test_a_scan_in_place_of_a_damaged_index_answers_all_queries_from_one_state(
     chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +53,18 @@ async def test_a_scan_in_place_of_a_damaged_index_answers_all_queries_from_one_s
         await chat.append([message("user", "another word")])
         return found_entries
 
-    monkeypatch.setattr("bubbot.stores.sqlite.text._find", index_found_damaged)
+    find, asked = text_module._find, 0
+
+    async def find_damage(
+        conn: aiosqlite.Connection, query: TapeQuery, index: SqliteIndex | None
+    ) -> tuple[TapeEntry, ...]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise IndexUnreadable("malformed")
+        return await find(conn, query, index)
+
+    monkeypatch.setattr(text_module, "_find", find_damage)
     monkeypatch.setattr("bubbot.stores.sqlite.text.find_entries", scan_and_write)
     first, second = await sqlite_store.fetch([TapeQuery("chat", text="word")] * 2)
     assert len(first) == len(second) == 1

@@ -1,0 +1,109 @@
+"""The tokens of texts, and the FTS5 expressions of what is looked for.
+
+FTS5 sees only the words between spaces that this module makes: words without accents, and pairs of characters of scripts
+without spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from bubbot.tape.words import is_run, run_tokens, split_pieces, strip_accents, tokens
+
+MAX_TOKEN_LETTERS = 40
+"""Letters of a token. Of a longer word the beginning is a token."""
+MAX_WORDS = 64
+"""The most words of one expression; what is found is compared with all of them."""
+PART_LETTERS = 3
+"""The fewest letters of a part of a word that the index finds."""
+_KIND = "\ue000"
+"""Begins the token of a kind. A private character: no token of a text has it, since it is no letter."""
+_DIGIT, _DIGITS = 0xE100, 0x1000
+"""The first of the private characters that write a tape's number, and how many there are."""
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def tokenize(text: str) -> list[str]:
+    """Cut a folded text into its tokens, in order."""
+    found: list[str] = []
+    for piece, _ in split_pieces(strip_accents(text)):
+        if is_run(piece):
+            found += run_tokens(piece)
+        else:
+            found.append(piece[:MAX_TOKEN_LETTERS])
+    return found
+
+
+def tape_key(tape: int) -> str:
+    """Return the token of every entry of a tape: three characters, which are one trigram, too."""
+    return "".join(chr(_DIGIT + tape // _DIGITS**place % _DIGITS) for place in range(3))
+
+
+def place_of(tape: int, kind: str) -> str:
+    """Return what stands in the column `place` of the table `words` for an entry."""
+    return f"{tape_key(tape)} {_KIND}{kind}"
+
+
+def clean_text(text: str) -> str:
+    """Return a text with spaces for what SQLite cannot store, or reads as the end."""
+    return _UNSTORABLE.sub(" ", text)
+
+
+def within(tape: int, kinds: Sequence[str]) -> str:
+    """Build the expression for the entries of a tape of these kinds; of all for no kind."""
+    key = f'place : "{tape_key(tape)}"'
+    return f"{key} AND place : ({_any(_KIND + kind for kind in kinds)})" if kinds else key
+
+
+def phrase_expression(text: str) -> str:
+    """Build the expression for the words of a folded text, one after the other; empty if it has none.
+
+    Before the first and after the last character, a script without spaces may go on.
+    """
+    pieces = [piece for piece, _ in split_pieces(strip_accents(text))][:MAX_WORDS]
+    if not pieces:
+        return ""
+    *first, last = pieces
+    wanted = [token for piece in first for token in tokenize(piece)]
+    if not is_run(last):
+        return _phrase([*wanted, *tokenize(last)])
+    if len(last) == 1:  # it begins a pair, or is the last of its run
+        return f"{_phrase([*wanted, last])} *"
+    return _phrase([*wanted, *[*run_tokens(last)][:-1]])
+
+
+def words_expression(text: str) -> str:
+    """Build the expression for all words of a folded text, in any order; empty if it has none."""
+    return " AND ".join(word_expression(word) for word in [*tokens(strip_accents(text))][:MAX_WORDS])
+
+
+def word_expression(word: str) -> str:
+    """Build the expression for a word or a run."""
+    return phrase_expression(word)
+
+
+def any_expression(words: Iterable[str]) -> str:
+    """Build the expression for any of some words or runs."""
+    return " OR ".join(word_expression(word) for word in words)
+
+
+def part_expression(tape: int, text: str) -> str:
+    """Build the expression, for the table `parts`, of a part of the texts of a tape; empty if it is too short.
+
+    The trigrams of the part that cover it: it has them all, and the entries that are found are compared anyway.
+    """
+    part = clean_text(text)
+    if len(part) < PART_LETTERS:
+        return ""
+    starts = [*range(0, len(part) - PART_LETTERS, PART_LETTERS), len(part) - PART_LETTERS][:MAX_WORDS]
+    trigrams = dict.fromkeys(part[start : start + PART_LETTERS] for start in starts)
+    return " AND ".join(_phrase([trigram]) for trigram in (tape_key(tape), *trigrams))
+
+
+def _phrase(words: Iterable[str]) -> str:
+    return '"{}"'.format(" ".join(words).replace('"', '""'))
+
+
+def _any(words: Iterable[str]) -> str:
+    return " OR ".join(_phrase([word]) for word in words)

@@ -1,0 +1,107 @@
+"""Ranking: which texts bear on a question, by the words that they share with it.
+
+It is BM25 as FTS5 has it, over stems of words and pairs of characters of scripts without spaces. What a person said counts
+more than what a model wrote: a model repeats and elaborates, and says the same words more often.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.words import fold_text, is_run, run_tokens, split_pieces, stem, strip_accents
+
+MAX_TERMS = 48
+"""Words of a question that are looked for, the longest first."""
+PERSON_WEIGHT = 2.0
+"""How much more it counts if a person said it."""
+_SATURATION, _LENGTH = 1.2, 0.75  # k1 and b of BM25
+_LEAST_IDF = 1e-6
+
+
+def list_terms(text: str) -> list[str]:
+    """List the different words of a question, longest first; runs without spaces as pairs of characters."""
+    pieces = (piece for piece, _ in split_pieces(strip_accents(fold_text(text))))
+    terms = dict.fromkeys(term for piece in pieces for term in _terms_of(piece))
+    return sorted(terms, key=len, reverse=True)[:MAX_TERMS]
+
+
+def _terms_of(piece: str) -> Iterable[str]:
+    return [*run_tokens(piece)][: -1 if len(piece) > 1 else None] if is_run(piece) else (piece,)
+
+
+def is_said_by_person(entry: TapeEntry) -> bool:
+    """Return true for a message of a person."""
+    return entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrences:
+    """The terms of a question in one text, and the number of all its words."""
+
+    terms: Mapping[str, int]
+    words: int
+
+    @classmethod
+    def of(cls, text: str, stems: Mapping[str, str]) -> Occurrences:
+        """Count the terms in a text. `stems`: the term of each stem."""
+        pieces = [term for piece, _ in split_pieces(strip_accents(fold_text(text))) for term in _indexed_as(piece)]
+        initials = {term[:1] for term in stems}
+        found = Counter(stems.get(stem(piece)) for piece in pieces if piece[:1] in initials)
+        return cls({term: count for term, count in found.items() if term}, len(pieces))
+
+
+def _indexed_as(piece: str) -> Iterable[str]:
+    return run_tokens(piece) if is_run(piece) else (piece,)
+
+
+def rank_texts(
+    terms: Sequence[str],
+    texts: Mapping[int, str],
+    counts: Mapping[str, int] | None = None,
+    others: int = 0,
+) -> dict[int, float]:
+    """Score the texts that have a term, by BM25.
+
+    Args:
+        terms: of `list_terms`.
+        texts: by id.
+        counts: how many other texts have each term.
+        others: the number of other texts.
+    """
+    stems = {stem(term): term for term in terms}
+    found = {number: Occurrences.of(text, stems) for number, text in texts.items()}
+    having = Counter(counts or {})
+    having.update(term for each in found.values() for term in each.terms)
+    total = others + len(texts)
+    mean = sum(each.words for each in found.values()) / max(1, len(found)) or 1.0
+    weights = {term: max(_LEAST_IDF, log((total - n + 0.5) / (n + 0.5))) for term, n in having.items() if n <= total}
+    return {
+        number: sum(
+            weights.get(term, _LEAST_IDF) * _saturate(count, each.words / mean) for term, count in each.terms.items()
+        )
+        for number, each in found.items()
+        if each.terms
+    }
+
+
+def _saturate(count: int, length: float) -> float:
+    return count * (_SATURATION + 1) / (count + _SATURATION * (1 - _LENGTH + _LENGTH * length))
+
+
+def rank_entries(
+    text: str, entries: Iterable[TapeEntry], counts: Mapping[str, int] | None = None, others: int = 0
+) -> list[tuple[float, TapeEntry]]:
+    """Rank the entries that share words with a text, best first, and of equals the newest."""
+    by_id = {entry.id: entry for entry in entries}
+    scores = rank_texts(
+        list_terms(text), {number: entry.searchable_text() for number, entry in by_id.items()}, counts, others
+    )
+    weighted = [
+        (score * (PERSON_WEIGHT if is_said_by_person(by_id[number]) else 1.0), by_id[number])
+        for number, score in scores.items()
+    ]
+    return sorted(weighted, key=lambda each: (each[0], each[1].id), reverse=True)
