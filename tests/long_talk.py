@@ -20,7 +20,6 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
 from bubbot.errors import ModelOverflow
@@ -279,11 +278,11 @@ def recalling(index: Any = None) -> list[Feature]:
 
     async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         if index is None:
-            await recall_for(turn, find_entries, budget=250)
+            await recall_for(turn, budget=250)
         else:
             meaning = MeaningSearch(index, lambda _: turn.tape, is_on=lambda: True)
             await meaning.follow(turn.tape)  # at once: how far a background gets is not what is tested
-            await recall_for(turn, find_entries, budget=250, find_alike=meaning.find)
+            await recall_for(turn, budget=250, find_alike=meaning.find)
         return await call_next(turn)
 
     return [Feature(name="recall", around_turn=(recall,))]

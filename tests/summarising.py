@@ -133,7 +133,6 @@ class SummaryParts:
         made = StrategiesFeature(
             self._kernel,
             self._settings,
-            find_entries=_find_nothing,
             find_model=_find_model,
             strategies=OWN_STRATEGIES,
             lessons=no_lessons(),

@@ -15,7 +15,6 @@ from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
 from bubbot.app.own_features import FEATURES, find_parts, session_events
-from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
@@ -175,7 +174,6 @@ class BotFeatures:
         strategies_feature = StrategiesFeature(
             kernel,
             settings.section(ContextSettings),
-            find_entries=find_entries,
             find_model=find_model,
             strategies=strategies,
             lessons=lessons,

@@ -1,19 +1,15 @@
-"""Search for other parts of a bot: the index, and a function for features that look for entries."""
+"""The search index of a running bot."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.search.settings import SearchSettings
-from bubbot.features.search.words import WordsView
-from bubbot.features.strategies.retrieval import EVIDENCE_KINDS
 from bubbot.ports.store import IndexesTexts
-from bubbot.tape.fork import ForkedTape
 from bubbot.tape.store import TapeStore
 
 
@@ -39,10 +35,3 @@ async def open_indexing(store: TapeStore, settings: SearchSettings, group: async
         with suppress(asyncio.CancelledError):
             await task
         await indexer.aclose()
-
-
-async def find_entries(
-    tape: ForkedTape, words: Sequence[str], until: datetime | None, limit: int
-) -> Sequence[Sequence[int]]:
-    """Find the entries with each word, like search. See `FindEntries` of the strategies."""
-    return await tape.read(WordsView(tuple(words), EVIDENCE_KINDS, until, limit))

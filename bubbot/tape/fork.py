@@ -23,6 +23,7 @@ from bubbot.tape.query import (
     IndexProposals,
     NewestAnchors,
     OpeningAnchor,
+    Ranked,
     Slice,
     TapeQuery,
     WholeTape,
@@ -402,7 +403,7 @@ class ForkedTape(TapeHandle):
             query = replace(query, part=type(query.part)(self.id))
         if self._reset:
             return tuple(evaluate(self._delta, query))
-        if type(query.part) is IndexProposals:  # the overlay is not indexed
+        if type(query.part) in (IndexProposals, Ranked):  # the overlay is not indexed, and is no past
             return await self._parent_entries(query)
         if query.newest and type(query.part) is WholeTape:
             newest = select(self._visible(query), query)[::-1]

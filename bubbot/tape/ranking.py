@@ -16,6 +16,10 @@ from bubbot.tape.words import fold_text, is_run, run_tokens, split_pieces, stem,
 
 MAX_TERMS = 48
 """Words of a question that are looked for, the longest first."""
+FREQUENT_ENTRIES = 80
+FREQUENT_SHARE = 0.02
+"""A word that stands in more entries of a tape than `FREQUENT_ENTRIES`, and in more than this share of them, orders what
+other words find and finds nothing itself: else each message would bring something."""
 PERSON_WEIGHT = 2.0
 """How much more it counts if a person said it."""
 _SATURATION, _LENGTH = 1.2, 0.75  # k1 and b of BM25
@@ -31,6 +35,11 @@ def list_terms(text: str) -> list[str]:
 
 def _terms_of(piece: str) -> Iterable[str]:
     return [*run_tokens(piece)][: -1 if len(piece) > 1 else None] if is_run(piece) else (piece,)
+
+
+def is_frequent(count: int, entries: int) -> bool:
+    """Return true if a word that is in so many of the entries of a tape says nothing by itself."""
+    return count > max(FREQUENT_ENTRIES, FREQUENT_SHARE * entries)
 
 
 def is_said_by_person(entry: TapeEntry) -> bool:
@@ -64,7 +73,7 @@ def rank_texts(
     counts: Mapping[str, int] | None = None,
     others: int = 0,
 ) -> dict[int, float]:
-    """Score the texts that have a term, by BM25.
+    """Score the texts that have a term that is not frequent, by BM25 over all terms.
 
     Args:
         terms: of `list_terms`.
@@ -75,7 +84,9 @@ def rank_texts(
     stems = {stem(term): term for term in terms}
     found = {number: Occurrences.of(text, stems) for number, text in texts.items()}
     having = Counter(counts or {})
-    having.update(term for each in found.values() for term in each.terms)
+    own = Counter(term for each in found.values() for term in each.terms)
+    finding = {term for term, count in own.items() if not is_frequent(count, len(texts))}
+    having.update(own)
     total = others + len(texts)
     mean = sum(each.words for each in found.values()) / max(1, len(found)) or 1.0
     weights = {term: max(_LEAST_IDF, log((total - n + 0.5) / (n + 0.5))) for term, n in having.items() if n <= total}
@@ -84,7 +95,7 @@ def rank_texts(
             weights.get(term, _LEAST_IDF) * _saturate(count, each.words / mean) for term, count in each.terms.items()
         )
         for number, each in found.items()
-        if each.terms
+        if any(term in finding for term in each.terms)
     }
 
 

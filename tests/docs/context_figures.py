@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
 from bubbot.feature import Feature
@@ -74,7 +73,7 @@ async def hold(selector: str, fixed_tokens: int = 0) -> Held:
 
     async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         if selector == "retrieval":
-            await recall_for(turn, find_entries, 800)
+            await recall_for(turn, 800)
         return await call_next(turn)
 
     call = {"name": "notes_look", "arguments": {"subject": "it"}}

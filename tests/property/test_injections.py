@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pytest
 from msgspec import structs
 
-from bubbot.app.search import find_entries
 from bubbot.feature import Feature
 from bubbot.features.strategies.recall import recall_for
 from bubbot.features.topics.names import parse_topic
@@ -117,7 +116,7 @@ async def walk(text: str, door: str) -> None:
     async def watch(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         roles.append(turn.role)
         if DOORS[door].selector == "retrieval":
-            await recall_for(turn, find_entries, 2_000)
+            await recall_for(turn, 2_000)
         return await call_next(turn)
 
     def write(request: ModelRequest) -> str:

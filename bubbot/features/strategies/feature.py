@@ -8,7 +8,7 @@ from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.strategies.commands import ContextCommands, ReadingCommands, StrategyCommands
 from bubbot.features.strategies.compare import FindPrice, StrategyComparer
 from bubbot.features.strategies.meaning import MeaningSearch
-from bubbot.features.strategies.recall import FindEntries, recall_for
+from bubbot.features.strategies.recall import recall_for
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.sizes import ContextSizes
@@ -33,7 +33,6 @@ class StrategiesFeature:
         kernel: Kernel,
         settings: ContextSettings,
         *,
-        find_entries: FindEntries,
         find_model: FindModel,
         strategies: ContextStrategies,
         lessons: ModelLessons,
@@ -42,7 +41,6 @@ class StrategiesFeature:
     ) -> None:
         """Build it. `passages` is the index for `[context] embeddings`; None if its extra is not installed."""
         self.settings = settings
-        self._find_entries = find_entries
         self._find_model = find_model
         self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
         self._sizes = ContextSizes(lessons)
@@ -75,7 +73,7 @@ class StrategiesFeature:
         """Recall what bears on the message before the model is asked, if the chat's strategy is retrieval."""
         if turn.message_ids and await self.choice.current(turn) == RETRIEVAL.name:
             find_alike = self._meaning.find if self._meaning else None
-            await recall_for(turn, self._find_entries, await self._recall_budget(turn), find_alike=find_alike)
+            await recall_for(turn, await self._recall_budget(turn), find_alike=find_alike)
         return await call_next(turn)
 
     async def _context_size(self, turn: Turn) -> int | None:

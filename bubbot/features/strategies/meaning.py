@@ -27,7 +27,7 @@ MAX_PASSAGE_CHARS = 1_000
 """Characters of a passage that are read; the model takes some hundred words."""
 MIN_LIKENESS = 0.3
 """What is less like a message says nothing about it."""
-MAX_ALIKE = 8
+MAX_ALIKE = 64
 """Passages found for a message."""
 FIND_SECONDS = 5.0
 """Seconds a turn waits for an answer."""
@@ -53,7 +53,7 @@ class MeaningSearch:
         self._wake.set()
         try:
             async with asyncio.timeout(FIND_SECONDS):
-                name = await _lasting_name(tape)
+                name = await lasting_name(tape)
                 found = await self._index.find(name, text[:MAX_PASSAGE_CHARS], before, MAX_ALIKE)
         except (BubbotError, TimeoutError) as error:
             log.warning(
@@ -88,7 +88,7 @@ class MeaningSearch:
 
     async def follow(self, tape: TapeHandle) -> None:
         """Add what the index lacks of a tape."""
-        name = await _lasting_name(tape)
+        name = await lasting_name(tape)
         coverage = await self._index.coverage(name)
         if coverage.entry and await _mark_of(tape, coverage.entry) != coverage.mark:
             await self._index.forget(name)  # the tape is another one, such as one of a backup
@@ -104,7 +104,7 @@ class MeaningSearch:
                 return
 
 
-async def _lasting_name(tape: TapeHandle) -> str:
+async def lasting_name(tape: TapeHandle) -> str:
     """Return a name that a tape which begins anew does not share."""
     return f"{tape.name} {await _mark_of(tape, 1)}"
 

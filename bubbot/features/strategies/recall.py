@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, TypeAlias
 
 from bubbot.errors import BubbotError
@@ -28,36 +27,26 @@ from bubbot.runtime.context.view import ContextView, records_view
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, int_field
 from bubbot.tape.events import STEP_EVENT
-from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
-from bubbot.tape.query import (
-    IdRanges,
-    OpeningAnchor,
-    TapeQuery,
-    parse_moment,
-)
+from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, TapeQuery
 from bubbot.tape.view import QueryAnswers
-from bubbot.tape.words import fold_text, is_run, tokens
 
 log = logging.getLogger(__name__)
 
-MAX_TERMS = 12
-"""Words of a message that are looked for; each is a search of its own."""
-MAX_HITS = 20
-"""Entries that a word may be found in; one that is in more tells little, and does not count."""
 MAX_EVIDENCE = 8
-"""Entries recalled for one message at most."""
-MIN_LETTERS = 3
-"""Shorter words are not looked for."""
+"""Entries recalled for one message at most, the other messages of their turns included."""
+MAX_RANKED = 64
+"""Entries that are ranked by their words, and by their meaning."""
+RANK_OFFSET = 10
+"""Added to each rank before ranks by words and by meaning are joined: the smaller, the more the first ones count."""
+TURN_ENTRIES = 12
+"""How far from a message the other messages of its turn are looked for: calls of tools may be between them."""
 LINE_TOKENS = 20
 """What the head of one quoted entry takes."""
 MAX_STEPS_READ = 8
 """The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
 _STRATEGIES = ContextStrategies((RETRIEVAL,))
 _CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "fork": "", "answered": ()}
-
-FindEntries: TypeAlias = Callable[[ForkedTape, Sequence[str], datetime | None, int], Awaitable[Sequence[Sequence[int]]]]
-"""Find the entries that hold each word, up to a date, newest first and so many at most of each."""
 
 FindAlike: TypeAlias = Callable[[TapeHandle, str, int], Awaitable[Mapping[int, float]]]
 """Find the entries before one that are about the same as a text, each with its likeness: about 1 for the same meaning."""
@@ -69,16 +58,14 @@ class _Shown:
 
     Attributes:
         first: the oldest entry of the window that is not cut.
-        until: its date.
         others: the entries before it that are shown: the window's anchor, what that recalls, and evidence.
     """
 
     first: int
-    until: datetime | None
     others: frozenset[int]
 
 
-async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: FindAlike | None = None) -> None:
+async def recall_for(turn: Turn, budget: int, *, find_alike: FindAlike | None = None) -> None:
     """Append the fact that names what to show beside the newest message of the turn, if anything bears on it.
 
     Call it before the first model call of the turn. The evidence takes at most `budget` tokens. A search that fails leaves
@@ -100,15 +87,15 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: 
     text = "\n".join(evidence_text(entry) for entry in asked if entry.payload.get("role") == "user")
     shown = await _find_shown(turn, opening[0], entries)
     try:
-        scores = await _score(turn, find_terms(text), find, shown)
+        ranked = await _rank(turn, text, shown)
     except BubbotError as error:
         log.warning("nothing recalled: %s", error, extra={"action": "context.recall"})
         return
     alike = await find_alike(turn.tape, text, shown.first) if find_alike else {}
-    for entry_id, likeness in alike.items():
-        if entry_id not in shown.others:
-            scores[entry_id] = scores.get(entry_id, 0.0) + likeness
-    chosen = await _choose(turn, scores, budget)
+    meant = [
+        entry_id for entry_id in sorted(alike, key=alike.__getitem__, reverse=True) if entry_id not in shown.others
+    ]
+    chosen = await _choose(turn, join_ranks(ranked, meant), shown, budget)
     if chosen:
         await turn.tape.append([ContextRecalled(message, tuple(spans_of(chosen))).to_entry()])
 
@@ -152,25 +139,12 @@ def _conversation_step(entry: TapeEntry) -> Mapping[str, Any] | None:
     return data if records_view(data) and not data.get("purpose") else None
 
 
-def find_terms(text: str) -> list[str]:
-    """Return the words to look for, longest first; runs without spaces as pairs of characters."""
-    terms = dict.fromkeys(term for token in tokens(fold_text(text)) for term in _terms_of(token))
-    return sorted(terms, key=len, reverse=True)[:MAX_TERMS]
-
-
-def _terms_of(token: str) -> Iterator[str]:
-    if is_run(token):
-        yield from (token[start : start + 2] for start in range(max(len(token) - 1, 1)))
-    elif len(token) >= MIN_LETTERS:
-        yield token
-
-
 async def _find_shown(turn: Turn, opening: TapeEntry, entries: Sequence[TapeEntry]) -> _Shown:
     start = read_cut(opening, entries).start
     if start is None:
-        first, until, others = opening.id, opening.date, [opening.id, *ids_of(recalled_ranges(opening), opening.id)]
+        first, others = opening.id, [opening.id, *ids_of(recalled_ranges(opening), opening.id)]
     else:
-        first, until, others = start, (await turn.tape.entry(start)).date, [opening.id]
+        first, others = start, [opening.id]
     # A cut takes along the evidence beside the messages that it leaves out.
     evidence = [
         entry_id
@@ -178,29 +152,40 @@ async def _find_shown(turn: Turn, opening: TapeEntry, entries: Sequence[TapeEntr
         if recalled.message >= first
         for entry_id in ids_of(recalled.entries, first)
     ]
-    return _Shown(first, parse_moment(until), frozenset([*others, *evidence]))
+    return _Shown(first, frozenset([*others, *evidence]))
 
 
-async def _score(turn: Turn, terms: Sequence[str], find: FindEntries, shown: _Shown) -> dict[int, float]:
-    """Score the entries by the words that they share with the message: a rare word counts more."""
+async def _rank(turn: Turn, text: str, shown: _Shown) -> list[int]:
+    """Return the entries before the window that share words with the message, best first."""
+    query = TapeQuery(turn.tape.name, Ranked(text), kinds=EVIDENCE_KINDS, as_of=shown.first - 1, limit=MAX_RANKED)
+    (entries,) = await turn.tape.fetch([query])
+    return [entry.id for entry in entries if entry.id not in shown.others and is_evidence(entry)]
+
+
+def join_ranks(*rankings: Sequence[int]) -> list[int]:
+    """Join rankings by the reciprocals of the ranks, best first; among equals the newest."""
     scores: defaultdict[int, float] = defaultdict(float)
-    for hits in await find(turn.tape, terms, shown.until, MAX_HITS) if terms else ():
-        if len(hits) < MAX_HITS:
-            for entry_id in hits:
-                if entry_id < shown.first and entry_id not in shown.others:
-                    scores[entry_id] += 1 / len(hits)
-    return dict(scores)
+    for ranking in rankings:
+        for rank, entry_id in enumerate(ranking, 1):
+            scores[entry_id] += 1 / (RANK_OFFSET + rank)
+    return sorted(scores, key=lambda entry_id: (scores[entry_id], entry_id), reverse=True)
 
 
-async def _choose(turn: Turn, scores: dict[int, float], budget: int) -> list[int]:
-    """Choose the best entries that fit into the budget; among equals the newest."""
-    best = sorted(scores, key=lambda entry_id: (scores[entry_id], entry_id), reverse=True)[: 2 * MAX_EVIDENCE]
+async def _choose(turn: Turn, ranked: Sequence[int], shown: _Shown, budget: int) -> list[int]:
+    """Choose the best entries that fit into the budget, then the other messages of their turns if there is room."""
+    best = ranked[: 2 * MAX_EVIDENCE]
     if not best:
         return []
-    query = TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(best))), kinds=EVIDENCE_KINDS)
-    entries = {entry.id: entry for entry in (await turn.tape.fetch([query]))[0] if is_evidence(entry)}
+    near = tuple((max(1, entry_id - TURN_ENTRIES), min(entry_id + TURN_ENTRIES, shown.first - 1)) for entry_id in best)
+    query = TapeQuery(turn.tape.name, IdRanges(near), kinds=EVIDENCE_KINDS)
+    (found,) = await turn.tape.fetch([query])
+    entries = {entry.id: entry for entry in found if is_evidence(entry) and entry.id not in shown.others}
+    of_turns = defaultdict[object, list[int]](list)
+    for entry in entries.values():
+        of_turns[entry.meta.get("turn")].append(entry.id)
+    turns = [entries[entry_id].meta.get("turn") for entry_id in best if entry_id in entries]
     chosen: list[int] = []
-    for entry_id in best:
+    for entry_id in dict.fromkeys([*best, *(other for name in turns if name for other in of_turns[name])]):
         if entry_id in entries and len(chosen) < MAX_EVIDENCE:
             cost = estimate_tokens(evidence_text(entries[entry_id])[:MAX_EVIDENCE_CHARS]) + LINE_TOKENS
             if cost <= budget:

@@ -12,7 +12,7 @@ import aiosqlite
 from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite.connections import HeldConnection
 from bubbot.stores.sqlite.index.reader import IndexPlace, IndexReader, IndexUnreadable, SqliteIndex
-from bubbot.stores.sqlite.rows import SELECT_ENTRIES, find_entries, from_row, microseconds
+from bubbot.stores.sqlite.rows import LARGEST, SELECT_ENTRIES, find_entries, from_row, microseconds
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import (
     IdRanges,
@@ -96,13 +96,12 @@ async def _find_tape(conn: aiosqlite.Connection, query: TapeQuery) -> int | None
 
 async def _place(conn: aiosqlite.Connection, query: TapeQuery, tape: int) -> IndexPlace:
     """Return where the index has to look for a query."""
-    if query.as_of is None:
-        return IndexPlace(tape, query.kinds)
     rows = await conn.execute_fetchall(
-        "SELECT seq FROM entries INDEXED BY entries_id WHERE tape = ? AND id <= ? ORDER BY id DESC LIMIT 1",
-        (tape, query.as_of),
+        "SELECT seq, id FROM entries INDEXED BY entries_id WHERE tape = ? AND id <= ? ORDER BY id DESC LIMIT 1",
+        (tape, LARGEST if query.as_of is None else query.as_of),
     )
-    return IndexPlace(tape, query.kinds, next((seq for (seq,) in rows), 0))
+    position, entries = next(((seq, entry_id) for seq, entry_id in rows), (0, 0))
+    return IndexPlace(tape, query.kinds, position, entries)
 
 
 async def _find_newest(

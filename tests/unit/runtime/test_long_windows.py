@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
 from bubbot.features.strategies.recall import recall_for
@@ -87,7 +86,7 @@ class CountingModel(ScriptedModel):
 
 def recalling() -> Options:
     async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        await recall_for(turn, find_entries, 300)
+        await recall_for(turn, 300)
         return await call_next(turn)
 
     policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, takewhile
+from itertools import accumulate, combinations, takewhile
 from pathlib import Path
 
 import aiosqlite
@@ -35,7 +35,7 @@ from bubbot.stores.sqlite.index.tokens import (
     words_expression,
 )
 from bubbot.stores.sqlite.rows import COUNT_ENTRIES, LARGEST
-from bubbot.tape.ranking import PERSON_WEIGHT
+from bubbot.tape.ranking import PERSON_WEIGHT, is_frequent
 from bubbot.tape.spelling import CLOSER_TURNS, MAX_MISTAKES
 from bubbot.tape.words import is_run, tokens
 
@@ -65,11 +65,16 @@ def _translate_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlace:
-    """Where the index looks: a tape, the entries of some kinds or of all, and those up to a position."""
+    """Where the index looks: a tape, the entries of some kinds or of all, and those up to a position.
+
+    Attributes:
+        entries: about how many there are.
+    """
 
     tape: int
     kinds: Sequence[str] = ()
     until: int | None = None
+    entries: int = 0
 
     @property
     def last_row(self) -> int:
@@ -150,13 +155,12 @@ class SqliteIndex:
             counts = {term: await self._count(place, term) for term in terms}
             known = sorted((term for term in terms if counts[term]), key=counts.__getitem__)
             orders = [term for term in known if await self.count_everywhere(term) <= MAX_WORD_ENTRIES]
-            total = 0
-            finds: list[str] = []
-            for term in orders:
-                total += counts[term]
-                if finds and total > MAX_CANDIDATES:
-                    break
-                finds.append(term)
+            running = [*accumulate(counts[term] for term in orders)]
+            finds = [
+                term
+                for term, total in zip(orders, running, strict=True)
+                if total <= MAX_CANDIDATES and not is_frequent(counts[term], place.entries)
+            ]
             if not finds:
                 return []
             expression = f"{within(place.tape, place.kinds)} AND ({any_expression(finds)})"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelUnavailable
 from bubbot.feature import Feature
@@ -180,7 +179,7 @@ async def test_what_means_the_same_stands_beside_the_message(memory_store: TapeS
     async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         search = MeaningSearch(index, lambda _: turn.tape, is_on=lambda: True)
         await search.follow(turn.tape)
-        await recall_for(turn, find_entries, 800, find_alike=search.find)
+        await recall_for(turn, 800, find_alike=search.find)
         return await call_next(turn)
 
     policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
@@ -212,7 +211,6 @@ async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
     made = StrategiesFeature(
         kernel,
         settings,
-        find_entries=find_entries,
         find_model=find_model,
         strategies=OWN_STRATEGIES,
         lessons=no_lessons(),

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from datetime import datetime
-from typing import Any, Never
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from msgspec import structs
 
-from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import StoreUnavailable
 from bubbot.feature import Feature
 from bubbot.features.strategies.facts import ContextRecalled
-from bubbot.features.strategies.recall import find_terms, recall_for
+from bubbot.features.strategies.recall import join_ranks, recall_for
 from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
@@ -24,16 +21,17 @@ from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.entry import event, message
+from bubbot.tape.entry import TapeEntry, event, message
+from bubbot.tape.query import Ranked, TapeQuery
 from bubbot.tape.store import TapeStore
 from tests.turns import Bench, Options, asked, running
 
 CODE = "my locker code is 4711"
 
 
-def recalling(budget: int = 800, find: Any = find_entries) -> Options:
+def recalling(budget: int = 800) -> Options:
     async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        await recall_for(turn, find, budget)
+        await recall_for(turn, budget)
         return await call_next(turn)
 
     policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
@@ -135,13 +133,20 @@ async def test_a_budget_bounds_the_evidence(store: TapeStore) -> None:
         assert sum(high - low + 1 for low, high in data["entries"]) == 1
 
 
-async def test_a_search_that_fails_leaves_the_turn_without_evidence(memory_store: InMemoryStore) -> None:
-    async def fail(_tape: object, _words: object, _until: datetime | None, _limit: int) -> Never:
-        raise StoreUnavailable("the disk is slow")
+async def test_a_search_that_fails_leaves_the_turn_without_evidence(
+    memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = InMemoryStore.fetch
 
-    async with running(memory_store, ScriptedModel(), recalling(find=fail)) as bench:
+    async def fail(self: InMemoryStore, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        if any(isinstance(query.part, Ranked) for query in queries):
+            raise StoreUnavailable("the disk is slow")
+        return await fetch(self, queries)
+
+    async with running(memory_store, ScriptedModel(), recalling()) as bench:
         await bench.say(CODE)
         await new_window(bench)
+        monkeypatch.setattr(InMemoryStore, "fetch", fail)
         assert (await bench.say("my locker?")).status == "answered"
 
 
@@ -184,10 +189,22 @@ async def test_a_fact_of_another_shape_recalls_nothing(bench: Bench, data: dict[
     assert (await bench.say("hello")).status == "answered"
 
 
-def test_long_words_are_looked_for_first_and_runs_in_pairs() -> None:
-    assert find_terms("is my Passport in a box") == ["passport", "box"]
-    assert find_terms("我的护照") == ["我的", "的护", "护照"]
-    assert len(find_terms(" ".join(f"word{number}" for number in range(100)))) == 12
+async def test_words_with_other_endings_bring_what_was_said_and_its_turn(bench: Bench) -> None:
+    await bench.say("we painted both houses in May")
+    await bench.say("nothing else")
+    await new_window(bench)
+    await bench.say("when did I paint the house?")
+    (data,) = await bench.events("context/recalled")
+    said = {entry.id: entry.payload["content"] for entry in await bench.entries() if entry.kind == "message"}
+    recalled = [
+        said[entry_id] for low, high in data["entries"] for entry_id in range(low, high + 1) if entry_id in said
+    ]
+    assert recalled == ["we painted both houses in May", "Fine."]
+
+
+def test_ranks_are_joined_by_their_reciprocals() -> None:
+    assert join_ranks([3, 1, 2], [2, 9]) == [2, 3, 9, 1]
+    assert join_ranks([], []) == []
 
 
 async def test_what_was_recalled_beside_a_message_that_is_cut_since_is_recalled_again(bench: Bench) -> None:
