@@ -26,7 +26,7 @@ from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
-from bubbot.features.search.feature import create as create_search
+from bubbot.features.search.feature import search_feature
 from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
@@ -497,7 +497,7 @@ def _parts(
     topics = topics_feature(options.topics, options.read_session)
     features = [
         conversation,
-        create_search(),
+        search_feature(),
         topics,
         why_feature(OWN_STRATEGIES),
         memory.feature(),

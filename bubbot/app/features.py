@@ -34,9 +34,11 @@ from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.search.feature import search_feature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.names import RESERVED_PREFIXES
+from bubbot.features.topics.view import find_visits
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.gateway.inbox_views import SessionTraceView
@@ -252,6 +254,7 @@ class BotFeatures:
                 wait_until_sent=self._kernel.wait_until_sent,
                 bot_name=settings.bot.name,
             ),
+            "search": lambda: search_feature(find_visits),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
         }

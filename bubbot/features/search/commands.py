@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
@@ -15,8 +16,10 @@ from bubbot.errors import ValueInvalid
 from bubbot.features.search.view import SEARCH_TOOL, Match, SearchHit, SearchResult, SearchView
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.shell_command import Argument
-from bubbot.tape.query import date_bounds, format_date
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import Span, date_bounds, format_date
 from bubbot.texts import Texts
+from bubbot.times.past import read_past_day
 from bubbot.tool import READS_PEOPLE, CommandHelp, HelpTopic
 
 EXIT_OK, EXIT_NO_MATCH = 0, 1
@@ -31,15 +34,23 @@ def parse_limit(text: str) -> int:
     return int(text)
 
 
+FindTopic: TypeAlias = Callable[[TapeHandle, str], Awaitable[Sequence[Span] | None]]
+"""Return the id ranges of a topic of a tape, by its name; None if there is no such topic."""
+
+SINCE = "from this day or time on, such as monday, 3 days ago, 2026-11-21 or 2026-11-21T18:00"
+
+
 class SearchArgs(Args, frozen=True):
     """What to find in a chat."""
 
-    query: Annotated[str, Meta(description="words or a phrase, spelling mistakes forgiven")]
+    query: Annotated[str, Meta(description="words or a phrase; other endings and spelling mistakes are found, too")]
     kinds: Annotated[
         tuple[SearchedKind, ...], Meta(description="only these kinds; default: all but system and error")
     ] = ()
-    start: Annotated[str | None, Meta(description="first date, such as 2026-11-21 or 2026-11-21T18:00")] = None
-    end: Annotated[str | None, Meta(description="last date, included")] = None
+    person: Annotated[str, Meta(description="only what this person wrote: a name, a part of it, or an id")] = ""
+    topic: Annotated[str, Meta(description="only what belongs to this topic")] = ""
+    since: Annotated[str | None, Meta(description=SINCE)] = None
+    until: Annotated[str | None, Meta(description="up to this day or time, included")] = None
     limit: Annotated[int, Meta(description="how many hits at most", ge=1, le=100)] = 10
 
 
@@ -49,8 +60,9 @@ class SearchTapeArgs(Args, frozen=True):
     tape: Annotated[str, Argument("a session such as stdin:default, or the name of a tape or archive")]
     words: Annotated[str, Argument("what to look for", rest=True)]
     kinds: Annotated[tuple[SearchedKind, ...], Argument("only these kinds, separated by commas")] = ()
-    since: Annotated[str | None, Argument("from this date or time on, in UTC; a date is its whole day")] = None
-    until: Annotated[str | None, Argument("up to this date or time")] = None
+    person: Annotated[str, Argument("only what this person wrote: a name, a part of it, or an id")] = ""
+    since: Annotated[str | None, Argument(f"{SINCE}, in UTC")] = None
+    until: Annotated[str | None, Argument("up to this day or time, included")] = None
     limit: Annotated[int, Argument("how many hits at most (default: 20)", "N", parse_limit)] = 20
 
 
@@ -60,16 +72,20 @@ class SearchShown(SearchResult, frozen=True, kw_only=True):
     Attributes:
         query: the words.
         kinds: the only kinds that were searched; empty for those of every search.
-        start: the first date, as it was typed.
-        end: the last date, as it was typed.
+        person: whose entries were searched; empty for those of all.
+        topic: the only topic that was searched.
+        since: the first date, as it was typed.
+        until: the last date, as it was typed.
         zone: the time zone of the dates that are shown.
     """
 
     is_text: ClassVar = True
     query: str
     kinds: tuple[SearchedKind, ...] = ()
-    start: str | None = None
-    end: str | None = None
+    person: str = ""
+    topic: str = ""
+    since: str | None = None
+    until: str | None = None
     zone: tzinfo = UTC
 
     @property
@@ -93,14 +109,24 @@ class SearchShown(SearchResult, frozen=True, kw_only=True):
         return "\n".join([head, *hits, *remarks])
 
     def _describe_scope(self, texts: Texts) -> str:
-        dates = texts.say("search_from", date=self.start) if self.start else ""
-        dates += texts.say("search_until", date=self.end) if self.end else ""
-        kinds = texts.say("search_kinds", kinds=", ".join(self.kinds)) if self.kinds else ""
-        return texts.say("search_scope", dates=dates, kinds=kinds)
+        bounds = [
+            ("topic", self.topic),
+            ("person", self.person),
+            ("from", self.since),
+            ("until", self.until),
+            ("kinds", ", ".join(self.kinds)),
+        ]
+        return texts.say(
+            "search_scope", bounds="".join(texts.say(f"search_{name}", bound=bound) for name, bound in bounds if bound)
+        )
 
 
 class SearchCommands:
     """The search of a chat, and of any tape in a shell."""
+
+    def __init__(self, find_topic: FindTopic | None = None) -> None:
+        """Take what knows the topics of a chat; None if nothing does."""
+        self._find_topic = find_topic
 
     @command(
         "search",
@@ -111,45 +137,63 @@ class SearchCommands:
         help=CommandHelp(
             HelpTopic.HISTORY,
             "Search all that was said here",
-            (",search passport", ',search "train to Rome"'),
+            (",search passport", ',search "train to Rome" since=monday', ",search tickets person=Ann"),
             in_menu=True,
         ),
     )
     async def search_chat(self, caller: Caller, args: SearchArgs) -> SearchResult:
         """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
         turn = caller.required_turn
-        view = _build_view(args.query, (args.start, args.end), turn.zone, args.kinds, args.limit)
-        result = await turn.tape.read(replace(view, excluded_ids=frozenset(turn.message_ids)))
+        view = _build_view(args.query, args, turn.now(), turn.zone)
+        spans = None
+        if args.topic:
+            spans = await self._find_topic(turn.tape, args.topic) if self._find_topic else None
+            if spans is None:
+                raise ValueInvalid("search_no_topic", topic=args.topic)
+        view = replace(view, excluded_ids=frozenset(turn.message_ids), spans=None if spans is None else tuple(spans))
+        result = await turn.tape.read(view)
         return SearchShown(
-            **asdict(result), query=view.text, kinds=args.kinds, start=args.start, end=args.end, zone=turn.zone
+            **asdict(result),
+            query=view.text,
+            kinds=args.kinds,
+            person=args.person,
+            topic=args.topic,
+            since=args.since,
+            until=args.until,
+            zone=turn.zone,
         )
 
     @command("tape search <tape> <words>", example="default green tea --since 2026-11-01", effect=READS_PEOPLE)
     async def search_tape(self, caller: Caller, args: SearchTapeArgs) -> SearchResult:
-        """Find words on a whole tape, spelling mistakes allowed."""
+        """Find words on a whole tape, also with other endings and spelling mistakes."""
         assert caller.context is not None
-        view = _build_view(args.words, (args.since, args.until), UTC, args.kinds, args.limit)
+        view = _build_view(args.words, args, caller.context.now(), UTC)
         async with caller.context.open_session(args.tape, usage="searched") as tape:
             result = await tape.read(view)
         return SearchShown(**asdict(result), query=view.text)
 
 
-def _build_view(
-    words: str, dates: tuple[str | None, str | None], zone: tzinfo, kinds: tuple[SearchedKind, ...], limit: int
-) -> SearchView:
+def _build_view(words: str, args: SearchArgs | SearchTapeArgs, now: datetime, zone: tzinfo) -> SearchView:
     """Return the search. Raise `ValueInvalid` for no words, for a date that is none, and for dates in the wrong order."""
     query = words.strip()
     if not query:
         raise ValueInvalid("search_empty")
-    for text in dates:
-        try:
-            date_bounds(text, None, zone)
-        except ValueError as error:
-            raise ValueInvalid("not_a_date", text=text) from error
-    since, until = date_bounds(*dates, zone)
+    since, until = _read_date(args.since, now, zone)[0], _read_date(args.until, now, zone)[1]
     if since and until and since > until:
-        raise ValueInvalid("search_backwards", start=dates[0], end=dates[1])
-    return SearchView(query, kinds, since, until, limit)
+        raise ValueInvalid("search_backwards", start=args.since, end=args.until)
+    return SearchView(query, args.kinds, since, until, args.limit, sender=args.person.strip())
+
+
+def _read_date(text: str | None, now: datetime, zone: tzinfo) -> tuple[datetime | None, datetime | None]:
+    """Return the first and the last instant of a day or time. Raise `ValueInvalid` if it is none."""
+    if not text:
+        return None, None
+    day = read_past_day(text, now, zone)
+    given = text if day is None else day.isoformat()
+    try:
+        return date_bounds(given, given, zone)
+    except ValueError as error:
+        raise ValueInvalid("not_a_date", text=text) from error
 
 
 def format_remarks(result: SearchResult, texts: Texts) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bubbot.command import make_tools
-from bubbot.feature import Feature, Kernel
-from bubbot.features.search.commands import SearchCommands
-from bubbot.settings.loader import Settings
+from bubbot.feature import Feature
+from bubbot.features.search.commands import FindTopic, SearchCommands
 
 SEARCH_RULE = "Use tape_search to find what was said before the window you are shown."
 
 
-def create(_kernel: Kernel | None = None, _settings: Settings | None = None) -> Feature:
-    """Build the feature, which takes nothing."""
-    return Feature(name="search", tools=make_tools(SearchCommands, SearchCommands), prompt=(SEARCH_RULE,))
+def search_feature(find_topic: FindTopic | None = None) -> Feature:
+    """Build the feature. `find_topic` knows the topics of a chat; None if nothing does."""
+    tools = make_tools(SearchCommands, lambda: SearchCommands(find_topic))
+    return Feature(name="search", tools=tools, prompt=(SEARCH_RULE,))

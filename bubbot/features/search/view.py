@@ -183,7 +183,7 @@ class SearchView:
         if found.count(Match.PART) < self.limit:
             yield from self._sift(tape, found, [zone])  # it may have been written long ago, and count today
             compared = yield from self._compare(tape, found, base)
-        hits = found.list(self.limit)
+        hits = found.best(self.limit)
         return SearchResult(
             tuple(hits),
             exact=sum(hit.exact for hit in hits),
@@ -379,7 +379,7 @@ class _Hits:
             if own and self._match(fold_text(own)):
                 self.own_output.add(entry.id)
 
-    def list(self, limit: int) -> list[SearchHit]:
+    def best(self, limit: int) -> list[SearchHit]:
         """Return the hits, best first."""
         hits = sorted(self.exact.values(), key=lambda hit: (_ORDER[Match(hit.match)], -hit.id))[:limit]
         return [*hits, *self._by_spelling(limit - len(hits))]

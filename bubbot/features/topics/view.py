@@ -14,13 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bubbot.features.topics.facts import TopicBound
-from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName
+from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName, parse_topic
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.runtime.context.selectors import is_in_context
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.anchor import SESSION_NEW
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode
-from bubbot.tape.handle import spans_of
+from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, NewestAnchors, Span, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
@@ -146,6 +146,24 @@ class TopicListView:
             thread = yield from ThreadView(topic_of(current)).steps(tape)
             threads.append(replace(thread, is_current=True))
         return tuple(sorted(threads, key=lambda one: (one.is_current, one.date), reverse=True))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicVisitsView:
+    """The id ranges of a topic, ascending; None if it was never taken up."""
+
+    name: TopicName
+
+    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[Span, ...] | None]:
+        """Read the anchors of the topic."""
+        found, visits = yield from read_visits(tape, self.name)
+        return visits if found or self.name.is_main_line else None
+
+
+async def find_visits(tape: TapeHandle, name: str) -> tuple[Span, ...] | None:
+    """Return the id ranges of a topic, by its name as people write it; None if there is no such topic."""
+    topic = parse_topic(name)
+    return None if topic is None else await tape.read(TopicVisitsView(topic))
 
 
 @dataclass(frozen=True, slots=True)

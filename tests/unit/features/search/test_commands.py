@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.features.search.feature import create as create_search
+from bubbot.features.search.feature import search_feature
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.tape.anchor import anchor
@@ -21,7 +21,7 @@ from bubbot.texts import Texts
 from tests.callers import run_shell
 from tests.doubles import SteppingClock
 
-(tape_search,) = create_search().tools
+(tape_search,) = search_feature().tools
 
 
 async def use(turn: Turn, /, **arguments: object) -> str:
