@@ -21,12 +21,15 @@ from bubbot.tape.query import (
     TapeQuery,
     ZoneSlice,
 )
+from bubbot.tape.ranking import list_terms, rank_texts
 from bubbot.tape.spelling import find_misspelt
 from bubbot.tape.view import QueryAnswers
 from bubbot.tape.words import fold_text
 
 LONG_TERM, DAILY = LongTermText.EVENTS[0], DayText.EVENTS[0]
 
+MAX_RANKED_LINES = 10
+"""Lines of a memory that bear on a query, if none has all its words."""
 _KINDS = (Kind.ANCHOR, Kind.EVENT)
 _NAMES = (MEMORY_OPEN, LONG_TERM, DAILY, MEMORY_SEAL)
 _HEADING = re.compile(r"^\\*(?:#\s+Memory|##\s+(?:Notes|Long-term memory)|###\s+\d{4}-\d\d-\d\d)\s*$", re.MULTILINE)
@@ -182,7 +185,8 @@ def recall(snapshot: MemorySnapshot, *, since: date, query: str = "") -> list[tu
 
     With a query, only the lines that match, as in search: exact after NFKC and casefold, also by date; else every word
     of the query, in any order, with spelling mistakes and accents allowed. If the query spans several lines, all lines
-    of that text. Notes of a day that the query names are searched however old they are.
+    of that text. If no text has every word, the lines that bear on the query, best first, as recall ranks what was said.
+    Notes of a day that the query names are searched however old they are.
     """
     first, needle = since.isoformat(), fold_text(query).strip()
     notes = [note for note in reversed(snapshot.dailies) if note.date >= first or note.date in needle]
@@ -195,7 +199,14 @@ def recall(snapshot: MemorySnapshot, *, since: date, query: str = "") -> list[tu
     ]
     if exact or not needle:
         return exact
-    return [(day, lines) for day, text in places if (lines := _spelled_lines(text, day, needle))]
+    spelled = [(day, lines) for day, text in places if (lines := _spelled_lines(text, day, needle))]
+    return spelled or _ranked_lines(places, needle)
+
+
+def _ranked_lines(places: Sequence[tuple[str, str]], query: str) -> list[tuple[str, str]]:
+    lines = dict(enumerate((day, line) for day, text in places for line in text.splitlines()))
+    scores = rank_texts(list_terms(query), {number: f"{line} {day}" for number, (day, line) in lines.items()})
+    return [lines[number] for number in sorted(scores, key=lambda number: (-scores[number], number))[:MAX_RANKED_LINES]]
 
 
 def format_memory_page(snapshot: MemorySnapshot) -> str:

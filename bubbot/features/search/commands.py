@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
 
 from msgspec import Meta
 from msgspec.structs import asdict
@@ -144,7 +144,7 @@ class SearchCommands:
     async def search_chat(self, caller: Caller, args: SearchArgs) -> SearchResult:
         """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
         turn = caller.required_turn
-        view = _build_view(args.query, args, turn.now(), turn.zone)
+        view = build_search(args.query, args, turn.now(), turn.zone)
         spans = None
         if args.topic:
             spans = await self._find_topic(turn.tape, args.topic) if self._find_topic else None
@@ -167,14 +167,33 @@ class SearchCommands:
     async def search_tape(self, caller: Caller, args: SearchTapeArgs) -> SearchResult:
         """Find words on a whole tape, also with other endings and spelling mistakes."""
         assert caller.context is not None
-        view = _build_view(args.words, args, caller.context.now(), UTC)
+        view = build_search(args.words, args, caller.context.now(), UTC)
         async with caller.context.open_session(args.tape, usage="searched") as tape:
             result = await tape.read(view)
         return SearchShown(**asdict(result), query=view.text)
 
 
-def _build_view(words: str, args: SearchArgs | SearchTapeArgs, now: datetime, zone: tzinfo) -> SearchView:
-    """Return the search. Raise `ValueInvalid` for no words, for a date that is none, and for dates in the wrong order."""
+class SearchBounds(Protocol):
+    """What bounds a search, on every surface."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]: ...
+
+    @property
+    def person(self) -> str: ...
+
+    @property
+    def since(self) -> str | None: ...
+
+    @property
+    def until(self) -> str | None: ...
+
+    @property
+    def limit(self) -> int: ...
+
+
+def build_search(words: str, args: SearchBounds, now: datetime, zone: tzinfo) -> SearchView:
+    """Return the search for words. Raise `ValueInvalid` for no words, for a date that is none, and for dates in the wrong order."""
     query = words.strip()
     if not query:
         raise ValueInvalid("search_empty")

@@ -6,9 +6,10 @@ The boundary comes first: a tape that the viewer may not see is not searched, so
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from bubbot.errors import TapeCorrupt
-from bubbot.features.search.commands import format_remarks
+from bubbot.errors import TapeCorrupt, ValueInvalid
+from bubbot.features.search.commands import build_search, format_remarks
 from bubbot.features.search.view import SearchHit, SearchView
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.ports.session_names import read_session
@@ -32,6 +33,9 @@ class SearchPage(Struct, frozen=True):
 
     Attributes:
         words: as they were searched.
+        person: whose entries were searched; empty for those of all.
+        since: the first day, as it was typed.
+        until: the last day, as it was typed.
         shows_chats: the hits are of several chats.
         found: in the order in which they are shown.
         damaged: why tapes were left out.
@@ -42,6 +46,9 @@ class SearchPage(Struct, frozen=True):
 
     words: str
     shows_chats: bool
+    person: str = ""
+    since: str = ""
+    until: str = ""
     found: tuple[FoundEntry, ...] = ()
     damaged: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -49,28 +56,38 @@ class SearchPage(Struct, frozen=True):
     more: str = ""
 
 
+class PageBounds(Struct, frozen=True):
+    """What bounds a search of the page; see `SearchBounds`."""
+
+    person: str = ""
+    since: str = ""
+    until: str = ""
+    limit: int = 20
+    kinds: tuple[str, ...] = ()
+
+
 async def search_tape(reader: PanelReader, query: PanelQuery) -> SearchPage:
     """Find words on one tape."""
-    words = _words(query)
-    if not words:
-        return SearchPage(words, shows_chats=False)
-    result = await reader.tapes.open_tape(query.tape, query.session).read(SearchView(words, limit=query.limit))
+    page, view = _read_form(reader, query, shows_chats=False)
+    if view is None:
+        return page
+    result = await reader.tapes.open_tape(query.tape, query.session).read(view)
     found = tuple(FoundEntry(query.tape, query.session, hit) for hit in result.hits)
-    return SearchPage(words, shows_chats=False, found=found, remarks=tuple(format_remarks(result, reader.texts)))
+    return replace(page, found=found, remarks=tuple(format_remarks(result, reader.texts)))
 
 
 async def search_everything(reader: PanelReader, query: PanelQuery) -> SearchPage:
     """Find words on all tapes that the viewer may see, some tapes at a time; the best hits come first."""
-    words = _words(query)
-    if not words:
-        return SearchPage(words, shows_chats=True)
+    page, view = _read_form(reader, query, shows_chats=True)
+    if view is None:
+        return page
     names = [tape.name for tape in await reader.tapes.tapes() if not tape.name.startswith(SYSTEM_TAPE_PREFIX)]
     start = query.cursor_id() or 0
     found: list[FoundEntry] = []
     damaged: list[str] = []
     for name in names[start : start + TAPES_PER_PAGE]:
         try:
-            result = await reader.tapes.open_tape(name).read(SearchView(words, limit=query.limit))
+            result = await reader.tapes.open_tape(name).read(view)
             session = await read_session(reader.tapes, name) if result.hits and reader.tapes.viewer.sees_all else ""
         except TapeCorrupt as error:  # the other tapes are searched
             damaged.append(reader.texts.reason(error))
@@ -78,11 +95,11 @@ async def search_everything(reader: PanelReader, query: PanelQuery) -> SearchPag
         if result.hits:
             session = session or next((each for each in _granted(reader, name)), "")
             found += [FoundEntry(name, session, hit) for hit in result.hits]
-    found.sort(key=lambda each: (each.hit.exact, each.hit.date), reverse=True)
+    found.sort(key=lambda each: each.hit.date, reverse=True)
+    found.sort(key=lambda each: each.hit.order)
     last = min(start + TAPES_PER_PAGE, len(names))
-    return SearchPage(
-        words,
-        shows_chats=True,
+    return replace(
+        page,
         found=tuple(found[: query.limit]),
         damaged=tuple(damaged),
         searched=(start + 1, last, len(names)) if start or last < len(names) else None,
@@ -90,8 +107,19 @@ async def search_everything(reader: PanelReader, query: PanelQuery) -> SearchPag
     )
 
 
-def _words(query: PanelQuery) -> str:
-    return query.params.get("words", "").strip()[:MAX_WORDS_CHARS]
+def _read_form(reader: PanelReader, query: PanelQuery, *, shows_chats: bool) -> tuple[SearchPage, SearchView | None]:
+    """Return the page with what was typed, and the search; None if nothing is to be found, or a date is none."""
+    words, person, since, until = (
+        query.params.get(name, "").strip()[:MAX_WORDS_CHARS] for name in ("words", "person", "since", "until")
+    )
+    page = SearchPage(words, shows_chats, person, since, until)
+    if not words:
+        return page, None
+    try:
+        view = build_search(words, PageBounds(person, since, until, query.limit), reader.now, reader.zone)
+    except ValueInvalid as error:
+        return replace(page, damaged=(reader.texts.reason(error),)), None
+    return page, view
 
 
 def _granted(reader: PanelReader, tape: str) -> list[str]:

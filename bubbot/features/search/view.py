@@ -100,7 +100,12 @@ class SearchHit(Struct, frozen=True):
     exact: bool
     superseded_by: int | None = None
     author: str = ""
-    match: str = Match.PHRASE
+    match: Match = Match.PHRASE
+
+    @property
+    def order(self) -> int:
+        """The number of how it matches, the best first."""
+        return _ORDER[self.match]
 
 
 class SearchResult(Struct, frozen=True):
@@ -364,7 +369,7 @@ class _Hits:
 
     def count(self, match: Match) -> int:
         """Count the hits that match so well or better."""
-        return sum(_ORDER[Match(hit.match)] <= _ORDER[match] for hit in self.exact.values())
+        return sum(hit.order <= _ORDER[match] for hit in self.exact.values())
 
     def add(self, entries: Iterable[TapeEntry], calls: _ToolCallIndex) -> None:
         """Sort entries in; `calls` has those that their results answer."""
@@ -381,7 +386,7 @@ class _Hits:
 
     def best(self, limit: int) -> list[SearchHit]:
         """Return the hits, best first."""
-        hits = sorted(self.exact.values(), key=lambda hit: (_ORDER[Match(hit.match)], -hit.id))[:limit]
+        hits = sorted(self.exact.values(), key=lambda hit: (hit.order, -hit.id))[:limit]
         return [*hits, *self._by_spelling(limit - len(hits))]
 
     def _match(self, text: str) -> Match | None:
