@@ -22,6 +22,8 @@ FREQUENT_SHARE = 0.02
 other words find and finds nothing itself: else each message would bring something."""
 PERSON_WEIGHT = 2.0
 """How much more it counts if a person said it."""
+LEAST_SHARE = 0.4
+"""What scores less than this share of the best bears on the question by chance."""
 _SATURATION, _LENGTH = 1.2, 0.75  # k1 and b of BM25
 _LEAST_IDF = 1e-6
 
@@ -115,4 +117,10 @@ def rank_entries(
         (score * (PERSON_WEIGHT if is_said_by_person(by_id[number]) else 1.0), by_id[number])
         for number, score in scores.items()
     ]
-    return sorted(weighted, key=lambda each: (each[0], each[1].id), reverse=True)
+    return sort_ranked(weighted)
+
+
+def sort_ranked(scored: Iterable[tuple[float, TapeEntry]]) -> list[tuple[float, TapeEntry]]:
+    """Sort entries by their scores, best first, and of equals the newest; leave out those that are far below the best."""
+    ranked = sorted(scored, key=lambda each: (each[0], each[1].id), reverse=True)
+    return [each for each in ranked if each[0] >= LEAST_SHARE * ranked[0][0]]

@@ -21,7 +21,7 @@ from bubbot.tape.query import (
     TapeQuery,
     ZoneSlice,
 )
-from bubbot.tape.ranking import list_terms, rank_texts
+from bubbot.tape.ranking import LEAST_SHARE, list_terms, rank_texts
 from bubbot.tape.spelling import find_misspelt
 from bubbot.tape.view import QueryAnswers
 from bubbot.tape.words import fold_text
@@ -206,7 +206,9 @@ def recall(snapshot: MemorySnapshot, *, since: date, query: str = "") -> list[tu
 def _ranked_lines(places: Sequence[tuple[str, str]], query: str) -> list[tuple[str, str]]:
     lines = dict(enumerate((day, line) for day, text in places for line in text.splitlines()))
     scores = rank_texts(list_terms(query), {number: f"{line} {day}" for number, (day, line) in lines.items()})
-    return [lines[number] for number in sorted(scores, key=lambda number: (-scores[number], number))[:MAX_RANKED_LINES]]
+    best = max(scores.values(), default=0.0)
+    near = [number for number in scores if scores[number] >= LEAST_SHARE * best]
+    return [lines[number] for number in sorted(near, key=lambda number: (-scores[number], number))[:MAX_RANKED_LINES]]
 
 
 def format_memory_page(snapshot: MemorySnapshot) -> str:

@@ -207,7 +207,7 @@ class SearchView:
     @property
     def max_proposals(self) -> int:
         """The number of the index's proposals to read, closest first."""
-        return self.limit * 4 + 220
+        return self.limit * 3 + 20
 
     @property
     def _few(self) -> int:

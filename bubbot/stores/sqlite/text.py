@@ -19,13 +19,14 @@ from bubbot.tape.query import (
     IndexProposals,
     NotIndexed,
     Ranked,
+    Span,
     TapeQuery,
     WholeTape,
     build_matcher,
     intersect_spans,
     union,
 )
-from bubbot.tape.ranking import list_terms, rank_entries
+from bubbot.tape.ranking import list_terms, rank_entries, sort_ranked
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 from bubbot.tape.words import fold_text
 
@@ -70,7 +71,7 @@ async def _find(conn: aiosqlite.Connection, query: TapeQuery, index: SqliteIndex
     if index is None or number is None:
         return await find_entries(conn, query)
     if isinstance(query.part, NotIndexed):
-        return await find_entries(conn, replace(query, part=await _unindexed_range(conn, number, index)))
+        return await find_entries(conn, replace(query, part=IdRanges(await _unindexed_range(conn, number, index))))
     if query.limit is not None and query.limit <= 0:
         return ()
     if isinstance(query.part, IndexProposals):
@@ -118,8 +119,9 @@ async def _find_newest(
     if positions is None:
         return await find_entries(conn, query)
     spans = query.part.spans if isinstance(query.part, IdRanges) else ((1, None),)
-    (unindexed,) = (await _unindexed_range(conn, number, index)).spans
-    tail = await find_entries(conn, replace(query, part=IdRanges(intersect_spans(union(spans), unindexed))))
+    tail: tuple[TapeEntry, ...] = ()
+    for unindexed in await _unindexed_range(conn, number, index):
+        tail = await find_entries(conn, replace(query, part=IdRanges(intersect_spans(union(spans), unindexed))))
     rest = replace(query, limit=None if query.limit is None else query.limit - len(tail))
     return (*tail, *await _read_matching(conn, rest, number, positions))
 
@@ -133,26 +135,30 @@ async def _rank(
         return ()
     ranked: list[tuple[float, TapeEntry]] = []
     counts: Mapping[str, int] = {}
-    covered, unindexed = 0, IdRanges(((1, None),))
+    covered = 0
+    unindexed: tuple[Span, ...] = ((1, None),)
     if index is not None and number is not None:
         unindexed = await _unindexed_range(conn, number, index)
         found = dict(await index.rank(await _place(conn, query, number), terms, limit or MAX_UNINDEXED))
         entries = await _read_positions(conn, query, number, [*found])
         ranked = [(found[position], entry) for position, entry in entries.items()]
-        counts, covered = {term: await index.count_everywhere(term) for term in terms}, index.position
-    newest = replace(query, part=unindexed, newest=True, limit=MAX_UNINDEXED)
-    ranked += rank_entries(text, await find_entries(conn, newest), counts, covered)
-    ranked.sort(key=lambda each: (each[0], each[1].id), reverse=True)
-    return tuple(entry for _, entry in ranked[:limit])
+        if unindexed:
+            counts, covered = {term: await index.count_everywhere(term) for term in terms}, index.position
+    if unindexed:
+        newest = replace(query, part=IdRanges(unindexed), newest=True, limit=MAX_UNINDEXED)
+        ranked += rank_entries(text, await find_entries(conn, newest), counts, covered)
+    return tuple(entry for _, entry in sort_ranked(ranked)[:limit])
 
 
-async def _unindexed_range(conn: aiosqlite.Connection, tape: int, index: SqliteIndex) -> IdRanges:
-    """Return the range of entries of a tape after the last indexed position."""
+async def _unindexed_range(conn: aiosqlite.Connection, tape: int, index: SqliteIndex) -> tuple[Span, ...]:
+    """Return the range of entries of a tape after the last indexed position; none if the index has all of them."""
     rows = await conn.execute_fetchall(
-        "SELECT id FROM entries INDEXED BY entries_id WHERE tape = ? AND seq <= ? ORDER BY id DESC LIMIT 1",
-        (tape, index.position),
+        "SELECT id, (SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = :tape) FROM entries INDEXED BY entries_id "
+        "WHERE tape = :tape AND seq <= :position ORDER BY id DESC LIMIT 1",
+        {"tape": tape, "position": index.position},
     )
-    return IdRanges(((next((entry_id + 1 for (entry_id,) in rows), 1), None),))
+    last, head = next(((last, head) for last, head in rows), (0, 1))
+    return ((last + 1, None),) if last < head else ()
 
 
 async def _read_matching(

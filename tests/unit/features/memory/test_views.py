@@ -264,8 +264,11 @@ class TestRecallFindsAsSearchDoes:
         memory = notes(("2026-11-20", "datebase"), long="database")
         assert await recall(*memory, query="database", days=365) == ["Long-term memory:\ndatabase"]
 
-    async def test_nothing_is_found_where_a_word_is_missing(self) -> None:
-        assert await recall(*self.memory, query="database volcano", days=365) == []
+    async def test_what_bears_on_the_words_is_found_where_one_is_missing(self) -> None:
+        assert await recall(*self.memory, query="did the databases migrate?", days=365) == [
+            "Notes of 2026-11-20:\nThe database migration went well."
+        ]
+        assert await recall(*self.memory, query="volcano", days=365) == []
 
 
 class TestBlock:

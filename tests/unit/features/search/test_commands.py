@@ -40,7 +40,7 @@ async def test_search_cites_and_marks(chat: TapeService, begin: Callable[..., An
     await chat.correct(1, "tour cancelled")
     turn = await begin()
     assert await use(turn, query="volcano") == (
-        'Found 2 for "volcano" on the whole tape, newest first:\n'
+        'Found 2 for "volcano" on the whole tape, whole words first:\n'
         "#1 2026-11-21 21:21 message [superseded by #3]: Volcano tour\n"
         "#2 2026-11-21 21:21 message: volcanoe trip"
     )
@@ -69,7 +69,7 @@ async def test_search_says_what_it_left_out(chat: TapeService, begin: Callable[.
 
 async def test_search_names_its_bounds(chat: TapeService, begin: Callable[..., Any]) -> None:
     turn = await begin()
-    assert await use(turn, query="x", kinds=["message"], start="2026-11-21", end="2026-11-22") == (
+    assert await use(turn, query="x", kinds=["message"], since="2026-11-21", until="2026-11-22") == (
         'Nothing found for "x" on the whole tape from 2026-11-21 until 2026-11-22 (only message).'
     )
 
@@ -78,10 +78,10 @@ async def test_search_takes_one_sided_dates_in_the_chats_zone(chat: TapeService,
     at = ["2026-11-20T22:59:00+00:00", "2026-11-20T23:01:00+00:00"]
     await chat.append([replace(message("user", "tea"), date=date) for date in at])
     turn = await begin()
-    assert "#1" not in await use(turn, query="tea", start="2026-11-21")
-    assert "#2" not in await use(turn, query="tea", end="2026-11-20")
-    assert "#2" in await use(turn, query="tea", start="2026-11-21")
-    assert "Found 2" in await use(turn, query="tea", start="0001-01-01", end="9999-12-31")
+    assert "#1" not in await use(turn, query="tea", since="2026-11-21")
+    assert "#2" not in await use(turn, query="tea", until="2026-11-20")
+    assert "#2" in await use(turn, query="tea", since="2026-11-21")
+    assert "Found 2" in await use(turn, query="tea", since="0001-01-01", until="9999-12-31")
 
 
 async def test_search_takes_kinds_as_text(chat: TapeService, begin: Callable[..., Any]) -> None:
@@ -96,8 +96,8 @@ async def test_search_takes_kinds_as_text(chat: TapeService, begin: Callable[...
     [
         ({"query": "  "}, "query is empty"),
         ({}, "query is missing"),
-        ({"query": "x", "start": "yesterday"}, "2026-11-21"),
-        ({"query": "x", "start": "2026-11-22", "end": "2026-11-21"}, "is after end"),
+        ({"query": "x", "since": "the other day"}, "2026-11-21"),
+        ({"query": "x", "since": "2026-11-22", "until": "2026-11-21"}, "is after until"),
         ({"query": "x", "kinds": "messages"}, "must be message, tool_call"),
         ({"query": "x", "limit": 0}, "limit"),
     ],
@@ -137,7 +137,7 @@ async def test_a_shell_searches_any_tape_and_programs_get_the_hits(chat: TapeSer
     ("words", "options", "says"),
     [
         (" ", {}, "such as `bubbot tape search default tea`"),
-        ("tea", {"since": "yesterday"}, "'yesterday' is not a date"),
+        ("tea", {"since": "the other day"}, "'the other day' is not a date"),
         ("tea", {"since": "2026-11-22", "until": "2026-11-21"}, "--since 2026-11-22 is after --until 2026-11-21"),
     ],
 )
