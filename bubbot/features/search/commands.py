@@ -207,12 +207,13 @@ def _read_date(text: str | None, now: datetime, zone: tzinfo) -> tuple[datetime 
     """Return the first and the last instant of a day or time. Raise `ValueInvalid` if it is none."""
     if not text:
         return None, None
-    day = read_past_day(text, now, zone)
-    given = text if day is None else day.isoformat()
     try:
-        return date_bounds(given, given, zone)
+        return date_bounds(text, text, zone)
     except ValueError as error:
-        raise ValueInvalid("not_a_date", text=text) from error
+        day = read_past_day(text, now, zone)
+        if day is None:
+            raise ValueInvalid("not_a_date", text=text) from error
+        return date_bounds(day.isoformat(), day.isoformat(), zone)
 
 
 def format_remarks(result: SearchResult, texts: Texts) -> list[str]:

@@ -29,7 +29,7 @@ from bubbot.stores.sqlite.index.tokens import MAX_TOKEN_LETTERS
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.entry import event, message
-from bubbot.tape.query import TapeQuery, evaluate
+from bubbot.tape.query import Ranked, TapeQuery, evaluate
 from bubbot.tape.service import TapeService
 from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike
 from bubbot.tape.store import Batch
@@ -105,6 +105,10 @@ async def inspect_index(database: Path) -> IndexState | None:
 
 async def found(chat: TapeService, text: str) -> list[int]:
     return [hit.id for hit in (await chat.read(SearchView(text))).hits]
+
+
+async def rank(chat: TapeService, text: str) -> list[int]:
+    return [entry.id for entry in (await chat.fetch([TapeQuery(chat.name, Ranked(text))]))[0]]
 
 
 def spoil(path: Path, how: str) -> None:
@@ -317,6 +321,29 @@ async def test_what_is_not_indexed_yet_is_found(chat: TapeService, filler: Index
         assert [(hit.id, hit.exact) for hit in result.hits] == [(3, True), (2, True), (1, True), (4, False)]
 
 
+async def test_what_is_indexed_and_what_is_not_are_ranked_together(chat: TapeService, filler: Indexer) -> None:
+    said = ["the passport is in the box", "a box of tea", "nothing", "the red box"]
+    await chat.append([message("user", text) for text in said])
+    question = "where are the passports and the boxes?"
+    scanned = await rank(chat, question)
+    assert scanned[0] == 1
+    for step in (2, 1, 1):
+        await filler.step(step)
+        assert (await rank(chat, question))[0] == 1
+    assert await rank(chat, question) == scanned
+    await chat.append([message("user", "my passport, in a box")])
+    assert sorted((await rank(chat, question))[:2]) == [1, 5]
+
+
+async def test_a_question_ranks_the_entries_of_its_own_tape(
+    chat: TapeService, sqlite_store: SqliteStore, filler: Indexer
+) -> None:
+    await sqlite_store.append([notes(*["a passport"] * 300, tape="other")])
+    await chat.append([message("user", "my passport"), message("user", "tea")])
+    await filler.fill()
+    assert await rank(chat, "the passport?") == [1]
+
+
 async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: Indexer, path: Path) -> None:
     await chat.append([message("user", f"word{number}") for number in range(900)])
     assert await filler.step() == 400
@@ -452,6 +479,7 @@ async def test_a_file_that_is_no_index_is_made_anew(
     await filler._writer.aclose()
     spoil(path, how)
     assert await found(chat, "volcano") == [1]
+    assert await rank(chat, "which volcanoes?") == [1]
     with caplog.at_level(logging.WARNING):
         await chat.append([message("user", "cathedral")])
         await filler.fill()
