@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from bubbot.tape.spelling import find_alike
-from bubbot.tape.words import fold_text, is_run, strip_accents, tokens
+from bubbot.tape.words import fold_text, is_run, stem, strip_accents, tokens
 
 FIRST = 20
 """Hits that are shown."""
@@ -197,6 +197,17 @@ def in_other_order(words: Words, text: str, chance: random.Random) -> tuple[str,
     return " ".join(sorted(chosen, key=known.index, reverse=True)), chosen
 
 
+def other_endings(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
+    """Two words of a passage with endings that it does not have."""
+    known = [word for word in words.spelt(text, 4) if stem(f"{word}s") == stem(word)]
+    rare = [word for word in _rare(words, known) if f"{word}s" not in text.lower()]
+    others = [word for word in known if word not in rare[:1] and f"{word}s" not in text.lower()]
+    if not rare or not others:
+        return None
+    chosen = sorted([rare[0], chance.choice(others)], key=known.index)
+    return " ".join(f"{word}s" for word in chosen), chosen
+
+
 def phrase(words: Words, text: str, chance: random.Random) -> tuple[str, Sequence[str]] | None:
     """Two words that follow each other."""
     folded = fold_text(text)
@@ -311,6 +322,7 @@ CLASSES: dict[str, Maker] = {
     "4 Chinese characters": characters(4),
     "6 Chinese characters, 1 wrong": characters(6, wrong=True),
     "3 words in another order": in_other_order,
+    "2 words with other endings": other_endings,
     "1 word, 1 edit": misspelt(1, 1, 5),
     "2 words, 1 edit each": misspelt(2, 1, 5),
     "3 words, 1 edit each": misspelt(3, 1, 5),

@@ -48,6 +48,8 @@ COMMON: Mapping[str, Any] = {
 """The settings of the recorded bot, but for its channels: a `config.toml` of its home that any `bubbot` reads."""
 SETTINGS: Mapping[str, Any] = {
     **COMMON,
+    # How far an index gets in the background is chance, and what is recalled depends on it.
+    "search": {"index": False},
     "channels": {
         "tg": {"kind": "kept", "owners": ["1"], "members": ["5", "7"], "groups": ["-8"], "respond_to_all": ["-8"],
                "record_only": ["-8"], "busy": "steer", "debounce": 0, "messages_per_minute": 0, "messages_per_hour": 0},

@@ -37,21 +37,17 @@ def parse_limit(text: str) -> int:
 FindTopic: TypeAlias = Callable[[TapeHandle, str], Awaitable[Sequence[Span] | None]]
 """Return the id ranges of a topic of a tape, by its name; None if there is no such topic."""
 
-SINCE = "from this day or time on, such as monday, 3 days ago, 2026-11-21 or 2026-11-21T18:00"
-
 
 class SearchArgs(Args, frozen=True):
     """What to find in a chat."""
 
-    query: Annotated[str, Meta(description="words or a phrase; other endings and spelling mistakes are found, too")]
-    kinds: Annotated[
-        tuple[SearchedKind, ...], Meta(description="only these kinds; default: all but system and error")
-    ] = ()
-    person: Annotated[str, Meta(description="only what this person wrote: a name, a part of it, or an id")] = ""
-    topic: Annotated[str, Meta(description="only what belongs to this topic")] = ""
-    since: Annotated[str | None, Meta(description=SINCE)] = None
-    until: Annotated[str | None, Meta(description="up to this day or time, included")] = None
-    limit: Annotated[int, Meta(description="how many hits at most", ge=1, le=100)] = 10
+    query: Annotated[str, Meta(description="words or a phrase")]
+    kinds: Annotated[tuple[SearchedKind, ...], Meta(description="default: all but system and error")] = ()
+    person: Annotated[str, Meta(description="who wrote it")] = ""
+    topic: Annotated[str, Meta(description="its topic")] = ""
+    since: Annotated[str | None, Meta(description="2026-11-21, monday, 3 days ago")] = None
+    until: Annotated[str | None, Meta(description="included")] = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
 
 
 class SearchTapeArgs(Args, frozen=True):
@@ -61,8 +57,10 @@ class SearchTapeArgs(Args, frozen=True):
     words: Annotated[str, Argument("what to look for", rest=True)]
     kinds: Annotated[tuple[SearchedKind, ...], Argument("only these kinds, separated by commas")] = ()
     person: Annotated[str, Argument("only what this person wrote: a name, a part of it, or an id")] = ""
-    since: Annotated[str | None, Argument(f"{SINCE}, in UTC")] = None
-    until: Annotated[str | None, Argument("up to this day or time, included")] = None
+    since: Annotated[
+        str | None, Argument("from this day or time on, in UTC: monday, 3 days ago, 2026-11-21 or 2026-11-21T18:00")
+    ] = None
+    until: Annotated[str | None, Argument("up to this date or time")] = None
     limit: Annotated[int, Argument("how many hits at most (default: 20)", "N", parse_limit)] = 20
 
 
@@ -109,16 +107,14 @@ class SearchShown(SearchResult, frozen=True, kw_only=True):
         return "\n".join([head, *hits, *remarks])
 
     def _describe_scope(self, texts: Texts) -> str:
-        bounds = [
-            ("topic", self.topic),
-            ("person", self.person),
-            ("from", self.since),
-            ("until", self.until),
-            ("kinds", ", ".join(self.kinds)),
-        ]
-        return texts.say(
-            "search_scope", bounds="".join(texts.say(f"search_{name}", bound=bound) for name, bound in bounds if bound)
+        bounds = (
+            texts.say("search_topic", bound=self.topic) if self.topic else "",
+            texts.say("search_person", bound=self.person) if self.person else "",
+            texts.say("search_from", bound=self.since) if self.since else "",
+            texts.say("search_until", bound=self.until) if self.until else "",
+            texts.say("search_kinds", bound=", ".join(self.kinds)) if self.kinds else "",
         )
+        return texts.say("search_scope", bounds="".join(bounds))
 
 
 class SearchCommands:
@@ -247,7 +243,8 @@ COMMANDS = make_group(
     None,
     "",
     search={
-        "description": "Finds words anywhere on a tape: exactly in any script, then with spelling mistakes; newest first. "
+        "description": "Finds words anywhere on a tape: whole words first, then other endings, parts of words and spelling mistakes; the "
+        "newest first in each. "
         "The exit code is 1 if nothing is found.",
         "is_answered_without_home": False,
     },

@@ -70,7 +70,7 @@ def packages(modules: Sequence[str]) -> set[str]:
     ("command", "ours", "others"),
     [
         ("--help", 20, {"click", "msgspec", "typing_extensions"}),
-        ("status", 200, SENTENCES),
+        ("status", 201, SENTENCES),
         # In the proof: `tape list` runs below in any case, and the features' commands load what these two do.
         pytest.param("tape list", 157, STORE, marks=pytest.mark.proof),
         pytest.param(

@@ -158,30 +158,30 @@ CONVERSATION = (
         ),
     ),
     (
-        ",search rain kinds=message start=2020-01-01 end=2030-01-01",
+        ",search rain kinds=message since=2020-01-01 until=2030-01-01",
         (
-            'Found N for "rain" on the whole tape from N-N-N until N-N-N (only message), newest first:\n'
+            'Found N for "rain" on the whole tape from N-N-N until N-N-N (only message), whole words first:\n'
             "#N N-N-N N:N message: It rains.\n"
-            "#N N-N-N N:N message: Ann: Likes rainn."
+            "#N N-N-N N:N message: Ann (N): Likes rainn."
         ),
         (
             "找到 N 个与“rain”匹配的条目，范围：整条记录带，自 N-N-N 起，至 N-N-N 止（仅限 "
-            "message），最新的在前：\n"
+            "message），整词在前：\n"
             "#N N-N-N N:N message：It rains.\n"
-            "#N N-N-N N:N message：Ann: Likes rainn."
+            "#N N-N-N N:N message：Ann (N): Likes rainn."
         ),
     ),
     (",search gugu", 'Nothing found for "gugu" on the whole tape.', "没有找到“gugu”，范围：整条记录带。"),
     (',search " "', "query is empty: give the words to look for", "query 为空：请输入要查找的词"),
     (
-        ",search x start=foo",
+        ",search x since=foo",
         "'foo' is not a date such as N-N-N or N-N-NTN:N",
         "“foo”不是日期，应类似 N-N-N 或 N-N-NTN:N",
     ),
     (
-        ",search x start=2026-01-02 end=2026-01-01",
-        "start (N-N-N) is after end (N-N-N)",
-        "start（N-N-N）晚于 end（N-N-N）",
+        ",search x since=2026-01-02 until=2026-01-01",
+        "since (N-N-N) is after until (N-N-N)",
+        "since（N-N-N）晚于 until（N-N-N）",
     ),
     (
         ",search x limit=1000",
@@ -201,11 +201,8 @@ CONVERSATION = (
     ),
     (
         ",search",
-        (
-            ",search: query is missing: words or a phrase, spelling mistakes forgiven. Type ,search "
-            "<query> …, such as ,search passport"
-        ),
-        ",search：缺少 query：词或短语；允许拼写错误。请输入 ,search <query> …，例如 ,search passport",
+        (",search: query is missing: words or a phrase. Type ,search <query> …, such as ,search passport"),
+        ",search：缺少 query：词或短语。请输入 ,search <query> …，例如 ,search passport",
     ),
     (
         ",correct 999 x",
@@ -428,7 +425,7 @@ class TestChinese:
             (prompt,) = [entry.id for entry in said.merged_entries if entry.payload.get("role") == "user"]
             by = (await bench.say(f",correct {prompt} The valley")).text.removesuffix(" 更正。").split()[-1]
             told = (await bench.say(",search vulcano kinds=message")).text
-            assert f"message（近似）（已由 #{by} 更正）：Ann: The volcano" in told
+            assert f"message（近似）（已由 #{by} 更正）：Ann (1): The volcano" in told
 
     async def test_the_model_gets_the_results_of_its_calls_in_english(self, memory_store: InMemoryStore) -> None:
         steps = (
