@@ -17,7 +17,7 @@ from bubbot.tape.words import fold_text, is_run, run_tokens, split_pieces, stem,
 MAX_TERMS = 48
 """Words of a question that are looked for, the longest first."""
 FREQUENT_ENTRIES = 80
-FREQUENT_SHARE = 0.02
+FREQUENT_SHARE = 0.05
 """A word that stands in more entries of a tape than `FREQUENT_ENTRIES`, and in more than this share of them, orders what
 other words find and finds nothing itself: else each message would bring something."""
 PERSON_WEIGHT = 2.0

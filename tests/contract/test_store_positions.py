@@ -150,10 +150,7 @@ async def test_a_deployment_head_of_earlier_is_found_again(store: TapeStore) -> 
     assert await store.deployment_head() != kept
 
 
-async def test_the_index_counts_entries_and_finds_them_past_gaps(
-    gappy_sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bubbot.stores.sqlite.text.NEWEST_ENTRIES", 0)
+async def test_the_index_counts_entries_and_finds_them_past_gaps(gappy_sqlite_store: SqliteStore) -> None:
     store = gappy_sqlite_store
     assert (await store.count_entries(), await store.newest_position()) == (10, 50)
     filler = Indexer(store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from math import inf
 
 import aiosqlite
@@ -18,6 +19,7 @@ _TERMS_PER_ENTRY = 40_000
 """Words of an index from which on a spelling that may be chance has to stand in more than one entry."""
 _GROWTH = 0.9  # how fast the entries grow with the words
 _CHANCE_LETTERS = 4
+_WORDS_PER_STATEMENT = 200
 
 
 async def find_spellings(conn: aiosqlite.Connection, word: str, *, is_alone: bool = False) -> dict[str, float]:
@@ -32,7 +34,7 @@ async def find_spellings(conn: aiosqlite.Connection, word: str, *, is_alone: boo
     mistakes = await asyncio.to_thread(_measure_close, start, await _read_words(conn, len(start)))
     if len(start) == len(bare):
         mistakes = {near: match.mistakes for near, match in find_alike(bare, mistakes).items()}
-    counts = {near: await _count_entries(conn, near) for near in mistakes}
+    counts = await _count_entries(conn, [*mistakes])
     if is_alone:
         ((terms,),) = await conn.execute_fetchall("SELECT coalesce(max(id), 0) FROM term")
         least = (terms / _TERMS_PER_ENTRY) ** _GROWTH
@@ -70,9 +72,17 @@ def _measure_close(word: str, words: str) -> dict[str, float]:
     }
 
 
-async def _count_entries(conn: aiosqlite.Connection, word: str) -> int:
-    rows = await conn.execute_fetchall("SELECT entries FROM term WHERE letters = ? AND word = ?", (len(word), word))
-    return next((int(count) for (count,) in rows), 0)
+async def _count_entries(conn: aiosqlite.Connection, words: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for start in range(0, len(words), _WORDS_PER_STATEMENT):
+        some = words[start : start + _WORDS_PER_STATEMENT]
+        pairs = ", ".join(["(?, ?)"] * len(some))
+        rows = await conn.execute_fetchall(
+            f"SELECT word, entries FROM term WHERE (letters, word) IN (VALUES {pairs})",
+            [value for word in some for value in (len(word), word)],
+        )
+        found.update((word, count) for word, count in rows)
+    return found
 
 
 def _unlikeliness(word: str, term: str, mistakes: float) -> float:
