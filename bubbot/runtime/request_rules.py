@@ -91,7 +91,7 @@ def _replace_messages(request: ModelRequest, messages: Sequence[JsonObject]) -> 
     """Return the request with other messages; do not encode unchanged ones again."""
     if len(messages) == len(request.messages) and all(map(_is_same, messages, request.messages)):
         return request
-    if not request.texts:
+    if request.messages and not request.texts:  # it has none encoded
         return replace(request, messages=tuple(messages))
     known = {id(message): text for message, text in zip(request.messages, request.texts, strict=True)}
     texts = tuple([known.get(id(message)) or canonical(message).encode() for message in messages])

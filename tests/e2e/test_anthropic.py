@@ -135,7 +135,6 @@ STAYING: dict[str, tuple[Says | Fails, type[ModelError], int]] = {
     "overloaded in mid-answer": (
         says(text("half an answer"), events=4, error=("overloaded_error", "Overloaded")), ModelUnavailable, 1,
     ),
-    "refused in mid-answer": (says(text("half an"), stop="refusal"), ModelRefused, 1),
     "no stop reason": (says(text("half an"), stop=None), ModelUnavailable, 1),
 }  # fmt: skip
 
@@ -147,6 +146,16 @@ async def test_what_stays_is_an_error_of_ours(step: Says | Fails, kind: type[Mod
     assert (type(outcome.error), requests) == (kind, cost), outcome
     if isinstance(step, Fails) and step.headers:
         assert outcome.waits == [2.0, 2.0, 2.0]
+
+
+async def test_an_answer_that_was_refused_in_its_middle_says_so() -> None:
+    """People are told below it that it may be unfinished."""
+    outcome, _ = await outcome_of(NAME, AnthropicServer([says(text("half an"), stop="refusal")]))
+    assert (outcome.answered.text, outcome.answered.finish, outcome.answered.reason) == (
+        "half an",
+        "content_filter",
+        "refusal",
+    )
 
 
 @pytest.mark.sampled(3)
