@@ -15,7 +15,7 @@ from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, sender_name
 from bubbot.tape.ranking import rank_entries
 from bubbot.tape.spelling import WordFilter, find_alike, find_stems
-from bubbot.tape.words import fold_text, holds_phrase
+from bubbot.tape.words import fold_text, holds_phrase, strip_accents
 
 T = TypeVar("T")
 Span: TypeAlias = tuple[int, int | None]
@@ -137,7 +137,7 @@ class TapeQuery:
         until: an aware datetime, included; undated entries do not match.
         text: an exact substring, after NFKC and casefold, of the texts of payload and meta, one per line.
         searchable_text: the same within `TapeEntry.searchable_text`; a search index covers it, as the following ones.
-        phrase_text: the same, and not only as a part of longer words.
+        phrase_text: the same, and not only as a part of longer words; accents make no difference.
         words_text: all its words, in any order and with any ending (`stem`).
         similar_text: all its words, spelling mistakes allowed (`find_misspelt`).
         sender: a word of the name of the person who wrote the entry, or the whole name, or the id on the platform.
@@ -343,7 +343,7 @@ class Matcher:
     Attributes:
         needle: the folded `text`.
         part: the folded `searchable_text`.
-        phrase: the folded `phrase_text`.
+        phrase: the folded `phrase_text`, without accents.
         words: for `words_text` and `similar_text`.
     """
 
@@ -402,7 +402,7 @@ class Matcher:
         if not (self.part or self.phrase or self.words):
             return True
         text = fold_text(entry.searchable_text())
-        if self.part not in text or (self.phrase and not holds_phrase(text, self.phrase)):
+        if self.part not in text or (self.phrase and not holds_phrase(strip_accents(text), self.phrase)):
             return False
         return all(words.matches([text]) for words in self.words)
 
@@ -432,11 +432,14 @@ def _outside_escapes(stored: bytes) -> str | None:
 
 
 def _may_hold(stored: bytes, needle: str) -> bool:
-    """Return false if the JSON text cannot hold the folded needle, in which JSON escapes nothing."""
+    """Return false if the JSON text cannot hold the folded needle, in which JSON escapes nothing, with accents or without."""
     text = _outside_escapes(stored)
     if text is None:
         return True
-    return needle in (text.lower() if text.isascii() else fold_text(text))
+    if text.isascii():
+        return needle in text.lower()
+    folded = fold_text(text)
+    return needle in folded or needle in strip_accents(folded)
 
 
 def _may_have(stored: bytes, words: WordFilter) -> bool:
@@ -456,7 +459,7 @@ def build_matcher(query: TapeQuery) -> Matcher:
     if query.similar_text:
         words.append(WordFilter(fold_text(query.similar_text), find_alike))
     needle, part, phrase = (text and fold_text(text) for text in (query.text, query.searchable_text, query.phrase_text))
-    return Matcher(query, needle, part, phrase, tuple(words))
+    return Matcher(query, needle, part, strip_accents(phrase), tuple(words))
 
 
 @dataclass(frozen=True, slots=True)

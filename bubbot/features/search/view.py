@@ -30,7 +30,7 @@ from bubbot.tape.query import (
 )
 from bubbot.tape.spelling import WordFilter, find_misspelt, find_stems, share_room
 from bubbot.tape.view import QueryAnswers
-from bubbot.tape.words import fold_text, holds_phrase, stem, tokens
+from bubbot.tape.words import fold_text, holds_phrase, stem, strip_accents, tokens
 
 SEARCH_TOOL = "tape.search"
 """The search tool, whose earlier answers are not hits; a provider writes its name with an underscore."""
@@ -390,7 +390,7 @@ class _Hits:
         return [*hits, *self._by_spelling(limit - len(hits))]
 
     def _match(self, text: str) -> Match | None:
-        if holds_phrase(text, self.needle):
+        if holds_phrase(strip_accents(text), strip_accents(self.needle)):
             return Match.PHRASE
         if self._words.matches([text]):
             return Match.WORDS

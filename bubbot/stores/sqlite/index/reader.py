@@ -45,6 +45,8 @@ MAX_CANDIDATES = 2_000
 """Entries that are ranked for a question at most. The rarer words find them; the other words only order them."""
 MAX_WORD_ENTRIES = 20_000
 """A word of more entries of all tapes does not even order them: FTS5 counts each of its entries."""
+MAX_SPELT_WORDS = 16
+"""The longest words of a query for which other spellings are looked for."""
 _FIRST_POSITIONS, _MOST_POSITIONS = 8, 256  # positions of an expression that are read at a time
 
 
@@ -121,7 +123,7 @@ class SqliteIndex:
 
         Of five entries four have the closest spellings, if there are so many, and one has less close ones.
         """
-        words = [*tokens(text)]
+        words = sorted(tokens(text), key=len, reverse=True)[:MAX_SPELT_WORDS]
         seen: set[int] = set()
         with _translate_errors():
             spelt = [

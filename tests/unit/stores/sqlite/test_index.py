@@ -335,6 +335,16 @@ async def test_what_is_indexed_and_what_is_not_are_ranked_together(chat: TapeSer
     assert sorted((await rank(chat, question))[:2]) == [1, 5]
 
 
+@pytest.mark.parametrize(
+    "text", ["x" * 5000, " ".join(f"wrod{chr(97 + n % 26)}x" for n in range(3000)), '"*:^(NEAR' * 200, "\0"]
+)
+async def test_a_query_of_any_length_and_signs_ends(chat: TapeService, filler: Indexer, text: str) -> None:
+    await chat.append([message("user", "the volcano")])
+    await filler.fill()
+    assert await found(chat, text) == []
+    assert await rank(chat, text) == []
+
+
 async def test_a_question_ranks_the_entries_of_its_own_tape(
     chat: TapeService, sqlite_store: SqliteStore, filler: Indexer
 ) -> None:
