@@ -15,7 +15,7 @@ from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, sender_name
 from bubbot.tape.ranking import rank_entries
 from bubbot.tape.spelling import WordFilter, find_alike, find_stems
-from bubbot.tape.words import fold_text, holds_phrase, strip_accents
+from bubbot.tape.words import fold_text, holds_phrase, is_run, stem, strip_accents, tokens
 
 T = TypeVar("T")
 Span: TypeAlias = tuple[int, int | None]
@@ -361,8 +361,14 @@ class Matcher:
     @property
     def raw_needles(self) -> tuple[str, ...]:
         """The needles that JSON does not escape: without quotes, backslashes and control characters."""
-        needles = (self.needle, self.phrase, self.part)
+        needles = (self.needle, self.phrase, self.part, self._shared_beginning)
         return tuple(needle for needle in needles if needle and not _ESCAPED.search(needle))
+
+    @property
+    def _shared_beginning(self) -> str:
+        """The letters with which every text begins a word that has all of `words_text`; empty if they are too few."""
+        stems = [stem(word) for word in tokens(fold_text(self.query.words_text)) if not is_run(word)]
+        return max((each[:-1] for each in stems if each.isascii()), key=len, default="")
 
     def build_precheck(self) -> Callable[[bytes | None, bytes | None], bool]:
         """Build a check that returns false if the JSON texts of payload and meta, in UTF-8, cannot match.

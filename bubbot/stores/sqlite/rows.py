@@ -331,7 +331,7 @@ async def _parts(
 
     Checking blocks costs half as much as checking each row.
     """
-    if not matcher.words:
+    if not matcher.words or matcher.raw_needles:
         yield span
         return
     low, high = span

@@ -8,7 +8,8 @@ from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import Ranked, TapeQuery
 from bubbot.tape.ranking import FREQUENT_ENTRIES, MAX_TERMS, list_terms, rank_texts
 from bubbot.tape.service import TapeService
-from bubbot.tape.words import stem
+from bubbot.tape.words import fold_text, stem, tokens
+from tests.sentences import sentences
 
 SAID = [
     message("user", "we painted both houses last spring"),
@@ -78,3 +79,10 @@ def test_rare_words_count_more_and_long_texts_less() -> None:
 )
 def test_stems(word: str, expected: str) -> None:
     assert stem(word) == expected
+
+
+def test_every_word_begins_with_its_stem_but_for_the_last_letter() -> None:
+    """So what is not indexed is looked for by these letters."""
+    words = {word for text in sentences() for word in tokens(fold_text(text)) if word.isascii()}
+    assert len(words) > 1000
+    assert [word for word in words if not word.startswith(stem(word)[:-1])] == []
