@@ -272,7 +272,7 @@ class TestKills:
         assert await ended == KILLED, daemon.errors
         async with bot(home) as again:
             await self._press_until(server, room, lambda: service.done or "not known" in str(texts(room)))
-            await server.until(lambda: "It is sent." in texts(room) or "not known" in str(texts(room)), 30)
+            await server.until(lambda: "It is sent." in str(texts(room)) or "not known" in str(texts(room)), 30)
             await again.quiet(server)
         opened = [fact["id"] for fact in await facts(home, "approval.opened")]
         decided = [fact["id"] for fact in await facts(home, "approval.decided")]

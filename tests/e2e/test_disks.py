@@ -133,7 +133,7 @@ async def test_who_asks_while_the_disk_is_full_is_told_and_then_answered(server:
     configured(home, server, SCRIPT, members=[int(ada)])
 
     def ask() -> None:
-        with Terminal(home, "ask", HELLO, first="is full; the bot goes on") as terminal:
+        with Terminal(home, "ask", HELLO, first="the bot goes on") as terminal:
             disk.free()
             terminal.expect("You said: xxx")
 
