@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, combinations, takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 
 import aiosqlite
@@ -45,6 +45,8 @@ MAX_CANDIDATES = 2_000
 """Entries that are ranked for a question at most. The rarer words find them; the other words only order them."""
 MAX_WORD_ENTRIES = 20_000
 """A word of more entries of all tapes does not even order them: FTS5 counts each of its entries."""
+MAX_SPLIT_RUN = 12
+"""Characters of a run up to which each may be the wrong one; of a longer one a third is looked for."""
 MAX_SPELT_WORDS = 16
 """The longest words of a query for which other spellings are looked for."""
 _FIRST_POSITIONS, _MOST_POSITIONS = 8, 256  # positions of an expression that are read at a time
@@ -204,18 +206,19 @@ def _closest(spellings: Mapping[str, float], mistakes: int) -> list[str]:
 
 
 def _run_level(run: str, mistakes: int) -> str:
-    """Build the expression for a run in which one character may be wrong, or two swapped.
+    """Build the expression for a run in which one character may be wrong, then for two swapped, then for any third of it.
 
-    Of its thirds two are as they were typed then, or one if the mistake is where two of them meet.
+    Beside the mistake, the characters before and after it stand as they were typed. A single one is in too many texts.
     """
     size = len(run)
     if size < 4:
         return word_expression(run)
-    third = -(-size // 3)
-    parts = [word_expression(run[at : at + third]) for at in range(0, size, third)]
-    if mistakes or len(parts) < 3:
-        return " OR ".join(parts)
-    return " OR ".join(f"({first} AND {second})" for first, second in combinations(parts, 2))
+    if mistakes > 1 or size > MAX_SPLIT_RUN:
+        third = -(-size // 3)
+        return any_expression(run[at : at + third] for at in range(0, size, third))
+    splits = [(run[:at], run[at + 1 + mistakes :]) for at in range(size - mistakes)]
+    parts = [[word_expression(part) for part in split if len(part) > 1] for split in splits]
+    return " OR ".join(f"({' AND '.join(each)})" for each in parts if each)
 
 
 class _Positions:
