@@ -417,6 +417,13 @@ def sender_name(meta: JsonObject) -> list[str]:
     return [name] if isinstance(name, str) and name else []
 
 
+def sender_id(meta: JsonObject) -> str:
+    """Return the sender's id on the platform; empty if the meta has none."""
+    sender = meta.get("sender")
+    number = sender.get("id") if isinstance(sender, Mapping) else None
+    return number if isinstance(number, str) else ""
+
+
 def _strings(value: Any, without: Set[str] = frozenset()) -> list[str]:
     """List the strings of a JSON value, except those under some keys."""
     if isinstance(value, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from operator import attrgetter
@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import AnchorNotFound
 from bubbot.tape.anchor import recalled_ranges
-from bubbot.tape.entry import Kind, TapeEntry, sender_name
-from bubbot.tape.ranking import rank_entries
+from bubbot.tape.entry import Kind, TapeEntry, sender_id, sender_name
+from bubbot.tape.ranking import order_scores, score_entries
 from bubbot.tape.spelling import WordFilter, find_alike, find_stems
 from bubbot.tape.words import fold_text, holds_phrase, is_run, stem, strip_accents, tokens
 
@@ -321,7 +321,8 @@ def _cut_out(entries: Sequence[TapeEntry], spans: Iterable[Span]) -> list[TapeEn
 def arrange(entries: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Put ascending entries into the query's order and cut them to its limit."""
     if isinstance(query.part, Ranked):
-        ordered = [entry for _, entry in rank_entries(query.part.text, entries)]
+        by_id = {entry.id: entry for entry in entries}
+        ordered = [by_id[entry_id] for entry_id in order_scores(score_entries(query.part.text, entries))]
     else:
         ordered = entries[::-1] if query.newest else entries
     return ordered if query.limit is None else ordered[: max(query.limit, 0)]
@@ -414,11 +415,11 @@ class Matcher:
 
 
 def is_sent_by(entry: TapeEntry, person: str) -> bool:
-    """Return true if the person's name has the words, or its id is this one; an `@` before a name does not count."""
-    name, wanted = fold_text("".join(sender_name(entry.meta))), fold_text(person.strip().removeprefix("@"))
-    sender = entry.meta.get("sender")
-    number = sender.get("id") if isinstance(sender, Mapping) else None
-    return holds_phrase(name, wanted) or (isinstance(number, str) and number == person.strip())
+    """Return true if the person's name has the words, or its id is this one; accents and an `@` before it do not count."""
+    name, wanted = (
+        strip_accents(fold_text(text)) for text in ("".join(sender_name(entry.meta)), person.strip().removeprefix("@"))
+    )
+    return holds_phrase(name, wanted) or sender_id(entry.meta) == person.strip()
 
 
 _PLAIN_ESCAPES = (b"\\\\", b"\\n", b'\\"', b"\\t", b"\\r")

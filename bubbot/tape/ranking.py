@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import log
 
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.words import fold_text, is_run, run_tokens, split_pieces, stem, strip_accents
+from bubbot.tape.words import fold_text, is_run, run_pairs, run_tokens, split_pieces, stem, strip_accents
 
 MAX_TERMS = 48
 """Words of a question that are looked for, the longest first."""
@@ -36,7 +36,7 @@ def list_terms(text: str) -> list[str]:
 
 
 def _terms_of(piece: str) -> Iterable[str]:
-    return [*run_tokens(piece)][: -1 if len(piece) > 1 else None] if is_run(piece) else (piece,)
+    return run_pairs(piece) if is_run(piece) else (piece,)
 
 
 def is_frequent(count: int, entries: int) -> bool:
@@ -44,20 +44,15 @@ def is_frequent(count: int, entries: int) -> bool:
     return count > max(FREQUENT_ENTRIES, FREQUENT_SHARE * entries)
 
 
-def is_said_by_person(entry: TapeEntry) -> bool:
-    """Return true for a message of a person."""
-    return entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user"
-
-
 @dataclass(frozen=True, slots=True)
-class Occurrences:
+class _Occurrences:
     """The terms of a question in one text, and the number of all its words."""
 
     terms: Mapping[str, int]
     words: int
 
     @classmethod
-    def of(cls, text: str, stems: Mapping[str, str]) -> Occurrences:
+    def of(cls, text: str, stems: Mapping[str, str]) -> _Occurrences:
         """Count the terms in a text. `stems`: the term of each stem."""
         pieces = [term for piece, _ in split_pieces(strip_accents(fold_text(text))) for term in _indexed_as(piece)]
         initials = {term[:1] for term in stems}
@@ -69,7 +64,7 @@ def _indexed_as(piece: str) -> Iterable[str]:
     return run_tokens(piece) if is_run(piece) else (piece,)
 
 
-def rank_texts(
+def score_texts(
     terms: Sequence[str],
     texts: Mapping[int, str],
     counts: Mapping[str, int] | None = None,
@@ -84,7 +79,7 @@ def rank_texts(
         others: the number of other texts.
     """
     stems = {stem(term): term for term in terms}
-    found = {number: Occurrences.of(text, stems) for number, text in texts.items()}
+    found = {number: _Occurrences.of(text, stems) for number, text in texts.items()}
     having = Counter(counts or {})
     own = Counter(term for each in found.values() for term in each.terms)
     finding = {term for term, count in own.items() if not is_frequent(count, len(texts))}
@@ -105,22 +100,23 @@ def _saturate(count: int, length: float) -> float:
     return count * (_SATURATION + 1) / (count + _SATURATION * (1 - _LENGTH + _LENGTH * length))
 
 
-def rank_entries(
+def score_entries(
     text: str, entries: Iterable[TapeEntry], counts: Mapping[str, int] | None = None, others: int = 0
-) -> list[tuple[float, TapeEntry]]:
-    """Rank the entries that share words with a text, best first, and of equals the newest."""
+) -> dict[int, float]:
+    """Score the entries that share words with a text, by their ids. `counts` and `others`: see `score_texts`."""
     by_id = {entry.id: entry for entry in entries}
-    scores = rank_texts(
-        list_terms(text), {number: entry.searchable_text() for number, entry in by_id.items()}, counts, others
-    )
-    weighted = [
-        (score * (PERSON_WEIGHT if is_said_by_person(by_id[number]) else 1.0), by_id[number])
-        for number, score in scores.items()
-    ]
-    return sort_ranked(weighted)
+    texts = {number: entry.searchable_text() for number, entry in by_id.items()}
+    scores = score_texts(list_terms(text), texts, counts, others)
+    return {number: score * _weigh(by_id[number]) for number, score in scores.items()}
 
 
-def sort_ranked(scored: Iterable[tuple[float, TapeEntry]]) -> list[tuple[float, TapeEntry]]:
-    """Sort entries by their scores, best first, and of equals the newest; leave out those that are far below the best."""
-    ranked = sorted(scored, key=lambda each: (each[0], each[1].id), reverse=True)
-    return [each for each in ranked if each[0] >= LEAST_SHARE * ranked[0][0]]
+def _weigh(entry: TapeEntry) -> float:
+    is_said_by_person = entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user"
+    return PERSON_WEIGHT if is_said_by_person else 1.0
+
+
+def order_scores(scores: Mapping[int, float]) -> list[int]:
+    """Return the ids best first, and of equals the highest, without those that are far below the best."""
+    least = LEAST_SHARE * max(scores.values(), default=0.0)
+    near = [number for number, score in scores.items() if score >= least]
+    return sorted(near, key=lambda number: (scores[number], number), reverse=True)

@@ -64,6 +64,11 @@ def run_tokens(run: str) -> Iterator[str]:
     yield run[-1]
 
 
+def run_pairs(run: str) -> list[str]:
+    """List the overlapping pairs of a part of a run, which may go on after it; of a single character itself."""
+    return [run[at : at + 2] for at in range(max(len(run) - 1, 1))]
+
+
 def is_symbol(piece: str) -> bool:
     """Return true for a sign that stands alone, such as an emoji."""
     return len(piece) == 1 and bool(_pattern(_SYMBOL).match(piece)) and not _pattern(_WORDS).match(piece)

@@ -15,13 +15,8 @@ from bubbot.features.memory.facts import DayText, LongTermText
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.provenance import Source, most_foreign, source_of
-from bubbot.tape.query import (
-    IdRanges,
-    Span,
-    TapeQuery,
-    ZoneSlice,
-)
-from bubbot.tape.ranking import LEAST_SHARE, list_terms, rank_texts
+from bubbot.tape.query import IdRanges, Span, TapeQuery, ZoneSlice
+from bubbot.tape.ranking import list_terms, order_scores, score_texts
 from bubbot.tape.spelling import find_misspelt
 from bubbot.tape.view import QueryAnswers
 from bubbot.tape.words import fold_text
@@ -204,11 +199,9 @@ def recall(snapshot: MemorySnapshot, *, since: date, query: str = "") -> list[tu
 
 
 def _ranked_lines(places: Sequence[tuple[str, str]], query: str) -> list[tuple[str, str]]:
-    lines = dict(enumerate((day, line) for day, text in places for line in text.splitlines()))
-    scores = rank_texts(list_terms(query), {number: f"{line} {day}" for number, (day, line) in lines.items()})
-    best = max(scores.values(), default=0.0)
-    near = [number for number in scores if scores[number] >= LEAST_SHARE * best]
-    return [lines[number] for number in sorted(near, key=lambda number: (-scores[number], number))[:MAX_RANKED_LINES]]
+    lines = [(day, line) for day, text in places for line in text.splitlines()][::-1]  # of equals the last is the first
+    scores = score_texts(list_terms(query), dict(enumerate(f"{line} {day}" for day, line in lines)))
+    return [lines[number] for number in order_scores(scores)[:MAX_RANKED_LINES]]
 
 
 def format_memory_page(snapshot: MemorySnapshot) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
-from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
 from msgspec.structs import asdict
@@ -68,23 +68,13 @@ class SearchShown(SearchResult, frozen=True, kw_only=True):
     """The hits of a search with what was asked for.
 
     Attributes:
-        query: the words.
-        kinds: the only kinds that were searched; empty for those of every search.
-        person: whose entries were searched; empty for those of all.
-        topic: the only topic that was searched.
-        since: the first date, as it was typed.
-        until: the last date, as it was typed.
+        asked: what was looked for.
         zone: the time zone of the dates that are shown.
     """
 
     is_text: ClassVar = True
-    query: str
-    kinds: tuple[SearchedKind, ...] = ()
-    person: str = ""
-    topic: str = ""
-    since: str | None = None
-    until: str | None = None
-    zone: tzinfo = UTC
+    asked: SearchArgs
+    zone: tzinfo
 
     @property
     def exit_code(self) -> int:
@@ -97,24 +87,25 @@ class SearchShown(SearchResult, frozen=True, kw_only=True):
         hits = [format_hit(hit, self.zone, texts) for hit in self.hits]
         remarks = format_remarks(self, texts)
         if caller.turn is None:
-            nothing = [] if hits else [texts.say("SearchResult.none@shell", query=self.query)]
+            nothing = [] if hits else [texts.say("SearchResult.none@shell", query=self.asked.query)]
             return "\n".join(" ".join(line.splitlines()) for line in [*hits, *remarks, *nothing])
-        scope = self._describe_scope(texts)
+        scope = _describe_scope(self.asked, texts)
         if hits:
-            head = texts.say("SearchResult.found", number=len(hits), query=self.query, scope=scope)
+            head = texts.say("SearchResult.found", number=len(hits), query=self.asked.query, scope=scope)
         else:
-            head = texts.say("SearchResult.none", query=self.query, scope=scope)
+            head = texts.say("SearchResult.none", query=self.asked.query, scope=scope)
         return "\n".join([head, *hits, *remarks])
 
-    def _describe_scope(self, texts: Texts) -> str:
-        bounds = (
-            texts.say("search_topic", bound=self.topic) if self.topic else "",
-            texts.say("search_person", bound=self.person) if self.person else "",
-            texts.say("search_from", bound=self.since) if self.since else "",
-            texts.say("search_until", bound=self.until) if self.until else "",
-            texts.say("search_kinds", bound=", ".join(self.kinds)) if self.kinds else "",
-        )
-        return texts.say("search_scope", bounds="".join(bounds))
+
+def _describe_scope(asked: SearchArgs, texts: Texts) -> str:
+    bounds = (
+        texts.say("search_topic", bound=asked.topic) if asked.topic else "",
+        texts.say("search_person", bound=asked.person) if asked.person else "",
+        texts.say("search_from", bound=asked.since) if asked.since else "",
+        texts.say("search_until", bound=asked.until) if asked.until else "",
+        texts.say("search_kinds", bound=", ".join(asked.kinds)) if asked.kinds else "",
+    )
+    return texts.say("search_scope", bounds="".join(bounds))
 
 
 class SearchCommands:
@@ -140,63 +131,34 @@ class SearchCommands:
     async def search_chat(self, caller: Caller, args: SearchArgs) -> SearchResult:
         """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
         turn = caller.required_turn
-        view = build_search(args.query, args, turn.now(), turn.zone)
-        spans = None
+        view = replace(build_search(args, turn.now(), turn.zone), excluded_ids=frozenset(turn.message_ids))
         if args.topic:
             spans = await self._find_topic(turn.tape, args.topic) if self._find_topic else None
             if spans is None:
                 raise ValueInvalid("search_no_topic", topic=args.topic)
-        view = replace(view, excluded_ids=frozenset(turn.message_ids), spans=None if spans is None else tuple(spans))
+            view = replace(view, spans=tuple(spans))
         result = await turn.tape.read(view)
-        return SearchShown(
-            **asdict(result),
-            query=view.text,
-            kinds=args.kinds,
-            person=args.person,
-            topic=args.topic,
-            since=args.since,
-            until=args.until,
-            zone=turn.zone,
-        )
+        return SearchShown(**asdict(result), asked=args, zone=turn.zone)
 
     @command("tape search <tape> <words>", example="default green tea --since 2026-11-01", effect=READS_PEOPLE)
     async def search_tape(self, caller: Caller, args: SearchTapeArgs) -> SearchResult:
         """Find words on a whole tape, also with other endings and spelling mistakes."""
         assert caller.context is not None
-        view = build_search(args.words, args, caller.context.now(), UTC)
+        asked = SearchArgs(args.words, args.kinds, args.person, since=args.since, until=args.until, limit=args.limit)
+        view = build_search(asked, caller.context.now(), UTC)
         async with caller.context.open_session(args.tape, usage="searched") as tape:
             result = await tape.read(view)
-        return SearchShown(**asdict(result), query=view.text)
+        return SearchShown(**asdict(result), asked=asked, zone=UTC)
 
 
-class SearchBounds(Protocol):
-    """What bounds a search, on every surface."""
-
-    @property
-    def kinds(self) -> tuple[str, ...]: ...
-
-    @property
-    def person(self) -> str: ...
-
-    @property
-    def since(self) -> str | None: ...
-
-    @property
-    def until(self) -> str | None: ...
-
-    @property
-    def limit(self) -> int: ...
-
-
-def build_search(words: str, args: SearchBounds, now: datetime, zone: tzinfo) -> SearchView:
-    """Return the search for words. Raise `ValueInvalid` for no words, for a date that is none, and for dates in the wrong order."""
-    query = words.strip()
-    if not query:
+def build_search(args: SearchArgs, now: datetime, zone: tzinfo) -> SearchView:
+    """Return the search, without its topic. Raise `ValueInvalid` for no words, no date, and dates in the wrong order."""
+    if not args.query.strip():
         raise ValueInvalid("search_empty")
     since, until = _read_date(args.since, now, zone)[0], _read_date(args.until, now, zone)[1]
     if since and until and since > until:
         raise ValueInvalid("search_backwards", start=args.since, end=args.until)
-    return SearchView(query, args.kinds, since, until, args.limit, sender=args.person.strip())
+    return SearchView(args.query.strip(), args.kinds, since, until, args.limit, sender=args.person.strip())
 
 
 def _read_date(text: str | None, now: datetime, zone: tzinfo) -> tuple[datetime | None, datetime | None]:

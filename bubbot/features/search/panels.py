@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bubbot.errors import TapeCorrupt, ValueInvalid
-from bubbot.features.search.commands import build_search, format_remarks
+from bubbot.features.search.commands import SearchArgs, build_search, format_remarks
 from bubbot.features.search.view import SearchHit, SearchView
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.ports.session_names import read_session
@@ -54,16 +54,6 @@ class SearchPage(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
     searched: tuple[int, int, int] | None = None
     more: str = ""
-
-
-class PageBounds(Struct, frozen=True):
-    """What bounds a search of the page; see `SearchBounds`."""
-
-    person: str = ""
-    since: str = ""
-    until: str = ""
-    limit: int = 20
-    kinds: tuple[str, ...] = ()
 
 
 async def search_tape(reader: PanelReader, query: PanelQuery) -> SearchPage:
@@ -116,7 +106,8 @@ def _read_form(reader: PanelReader, query: PanelQuery, *, shows_chats: bool) -> 
     if not words:
         return page, None
     try:
-        view = build_search(words, PageBounds(person, since, until, query.limit), reader.now, reader.zone)
+        asked = SearchArgs(words, person=person, since=since, until=until, limit=query.limit)
+        view = build_search(asked, reader.now, reader.zone)
     except ValueInvalid as error:
         return replace(page, damaged=(reader.texts.reason(error),)), None
     return page, view

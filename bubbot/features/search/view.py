@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.corrections import Corrections, hides
-from bubbot.tape.entry import Kind, TapeEntry, list_searchable, sender_name
+from bubbot.tape.entry import Kind, TapeEntry, list_searchable, sender_id, sender_name
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import (
     IdRanges,
@@ -38,8 +38,8 @@ SEARCH_TOOL = "tape.search"
 SEARCHED_KINDS = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ANCHOR, Kind.EVENT)
 """The kinds that are searched by default."""
 
-BOOKKEEPING_EVENTS = frozenset({"loop.step", "turn/start", "turn/joined", "turn/end", MEMORY_OPEN, MEMORY_SEAL})
-"""Names of events and anchors that record how the bot ran and not what was said; they are never hits."""
+_ZONE_MARKS = frozenset({MEMORY_OPEN, MEMORY_SEAL})
+"""The anchors around a memory: nobody said their names."""
 
 SNIPPET_CHARS = 160
 MIN_PART_LETTERS = 3
@@ -166,24 +166,23 @@ class SearchView:
         if not needle or self.limit <= 0:
             return SearchResult()
         base = replace(self._base(tape), newest=True)
+        phrase = replace(base, phrase_text=text, limit=self._few)
         corrections, zone, phrases = yield (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(CORRECTION,)),
             TapeQuery(tape, ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), missing="empty"),
-            replace(base, phrase_text=text, limit=self._few),
+            phrase,
         )
         found = _Hits(needle, Corrections.of(corrections), zone[0].id if zone else 0)
-        phrase = replace(base, phrase_text=text)
-        cut = yield from self._complete(tape, found, replace(phrase, limit=self._few), phrases, Match.PHRASE)
-        for match, query in (
-            (Match.WORDS, replace(base, words_text=text)),
-            (Match.PART, replace(base, searchable_text=text) if len(needle) >= MIN_PART_LETTERS else None),
-        ):
-            if query is not None and found.count(match) < self.limit:
-                # Each tier has what the one before it has.
-                sized = replace(query, limit=self._few + len(found.seen))
-                (entries,) = yield (sized,)
-                further = yield from self._complete(tape, found, sized, entries, match)
-                cut = further if match == Match.WORDS else max(cut, further)
+        cut = yield from self._complete(tape, found, phrase, phrases, Match.PHRASE)
+        # Each further tier has what the one before it has, too.
+        if tokens(needle) and found.count(Match.PHRASE) < self.limit:
+            words = replace(base, words_text=text, limit=self._few + len(found.seen))
+            (entries,) = yield (words,)
+            cut = yield from self._complete(tape, found, words, entries, Match.WORDS)
+        if len(needle) >= MIN_PART_LETTERS and found.count(Match.WORDS) < self.limit:
+            part = replace(base, searchable_text=text, limit=self._few + len(found.seen))
+            (entries,) = yield (part,)
+            cut = max(cut, (yield from self._complete(tape, found, part, entries, Match.PART)))
         compared = 0
         if found.count(Match.PART) < self.limit:
             yield from self._sift(tape, found, [zone])  # it may have been written long ago, and count today
@@ -212,7 +211,7 @@ class SearchView:
     @property
     def _few(self) -> int:
         """The number to read at first, since most of it are hits."""
-        return min(self.limit + _SPARE, self.max_read)
+        return self.limit + _SPARE
 
     def _base(self, tape: str) -> TapeQuery:
         return TapeQuery(
@@ -277,7 +276,7 @@ class SearchView:
         found.add(pool, _ToolCallIndex.of(calls))
 
     def _is_candidate(self, entry: TapeEntry) -> bool:
-        is_content = entry.name not in BOOKKEEPING_EVENTS and not (entry.name == CORRECTION and hides(entry))
+        is_content = entry.name not in _ZONE_MARKS and not (entry.name == CORRECTION and hides(entry))
         is_inside = self.spans is None or any(
             low <= entry.id and (high is None or entry.id <= high) for low, high in self.spans
         )
@@ -438,10 +437,8 @@ class _Hits:
 
 def _author(entry: TapeEntry, name: str) -> str:
     """Return the name of a person with the id, since a name proves nothing; empty if no person wrote the entry."""
-    sender = entry.meta.get("sender")
-    number = sender.get("id") if isinstance(sender, Mapping) else None
-    line = " ".join(name.split())
-    return f"{line} ({number})".strip() if isinstance(number, str) and number and line else line
+    line, number = " ".join(name.split()), sender_id(entry.meta)
+    return f"{line} ({number})" if line and number else line
 
 
 def _split(entry: TapeEntry, calls: _ToolCallIndex) -> tuple[str, str]:

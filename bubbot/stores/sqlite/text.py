@@ -26,7 +26,7 @@ from bubbot.tape.query import (
     intersect_spans,
     union,
 )
-from bubbot.tape.ranking import list_terms, rank_entries, sort_ranked
+from bubbot.tape.ranking import list_terms, order_scores, score_entries
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 from bubbot.tape.words import fold_text
 
@@ -102,7 +102,7 @@ async def _place(conn: aiosqlite.Connection, query: TapeQuery, tape: int) -> Ind
         (tape, LARGEST if query.as_of is None else query.as_of),
     )
     position, entries = next(((seq, entry_id) for seq, entry_id in rows), (0, 0))
-    return IndexPlace(tape, query.kinds, position, entries)
+    return IndexPlace(tape, query.kinds, query.sender, position, entries)
 
 
 async def _find_newest(
@@ -130,24 +130,23 @@ async def _rank(
     conn: aiosqlite.Connection, query: TapeQuery, text: str, number: int | None, index: SqliteIndex | None
 ) -> tuple[TapeEntry, ...]:
     """Rank the entries that the index proposes, and the newest of those that it does not cover."""
-    terms, limit = list_terms(text), query.limit
-    if not terms or limit == 0:
+    terms = list_terms(text)
+    if not terms or query.limit == 0:
         return ()
-    ranked: list[tuple[float, TapeEntry]] = []
+    scores: dict[int, float] = {}
+    entries: dict[int, TapeEntry] = {}
     counts: Mapping[str, int] = {}
-    covered = 0
     unindexed: tuple[Span, ...] = ((1, None),)
     if index is not None and number is not None:
-        unindexed = await _unindexed_range(conn, number, index)
-        found = dict(await index.rank(await _place(conn, query, number), terms, limit or MAX_UNINDEXED))
-        entries = await _read_positions(conn, query, number, [*found])
-        ranked = [(found[position], entry) for position, entry in entries.items()]
-        if unindexed:
-            counts, covered = {term: await index.count_everywhere(term) for term in terms}, index.position
-    if unindexed:
-        newest = replace(query, part=IdRanges(unindexed), newest=True, limit=MAX_UNINDEXED)
-        ranked += rank_entries(text, await find_entries(conn, newest), counts, covered)
-    return tuple(entry for _, entry in sort_ranked(ranked)[:limit])
+        unindexed, counts = await _unindexed_range(conn, number, index), await index.count(terms)
+        ranked = dict(await index.rank(await _place(conn, query, number), counts, query.limit or MAX_UNINDEXED))
+        for position, entry in (await _read_positions(conn, query, number, [*ranked])).items():
+            scores[entry.id], entries[entry.id] = ranked[position], entry
+    for span in unindexed:
+        newest = await find_entries(conn, replace(query, part=IdRanges((span,)), newest=True, limit=MAX_UNINDEXED))
+        scores |= score_entries(text, newest, counts, index.coverage.entries if index else 0)
+        entries |= {entry.id: entry for entry in newest}
+    return tuple(entries[entry_id] for entry_id in order_scores(scores)[: query.limit])
 
 
 async def _unindexed_range(conn: aiosqlite.Connection, tape: int, index: SqliteIndex) -> tuple[Span, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import Ranked, TapeQuery
-from bubbot.tape.ranking import FREQUENT_ENTRIES, MAX_TERMS, list_terms, rank_texts
+from bubbot.tape.ranking import FREQUENT_ENTRIES, MAX_TERMS, list_terms, score_texts
 from bubbot.tape.service import TapeService
 from bubbot.tape.words import fold_text, stem, tokens
 from tests.sentences import sentences
@@ -60,7 +60,7 @@ def test_terms_are_the_longest_words_without_accents() -> None:
 
 def test_rare_words_count_more_and_long_texts_less() -> None:
     texts = {1: "tea with milk", 2: "tea and a passport", 3: "tea " + "and more " * 40, 4: "tea", 5: "milk"}
-    scores = rank_texts(list_terms("passport tea"), texts)
+    scores = score_texts(list_terms("passport tea"), texts)
     assert sorted(scores, key=scores.__getitem__, reverse=True)[0] == 2
     assert scores[4] > scores[3] > 0
     assert 5 not in scores

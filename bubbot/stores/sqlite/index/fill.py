@@ -20,7 +20,6 @@ from bubbot.errors import TapeCorrupt
 from bubbot.stores.sqlite.connections import HeldConnection, open_reader
 from bubbot.stores.sqlite.index.schema import (
     TABLES,
-    IndexCoverage,
     delete_index,
     index_path,
     matches_database,
@@ -29,8 +28,8 @@ from bubbot.stores.sqlite.index.schema import (
     read_generation,
     row_number,
 )
-from bubbot.stores.sqlite.index.tokens import clean_text, place_of, tape_key, tokenize
-from bubbot.tape.entry import Kind, list_searchable, sender_name
+from bubbot.stores.sqlite.index.tokens import clean_text, place_of, sender_tokens, tape_key, tokenize
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, list_searchable, sender_id, sender_name
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 from bubbot.tape.words import fold_text, is_spelt
 
@@ -126,7 +125,7 @@ class IndexWriter:
                     return None
                 rows = [*await reading.execute_fetchall(_SELECT_ROWS, (coverage.position, limit))]
             if rows:
-                await self._write(conn, coverage, await asyncio.to_thread(_tokenize_rows, rows))
+                await self._write(conn, await asyncio.to_thread(_tokenize_rows, rows))
                 self._unmerged += len(rows)
         return len(rows)
 
@@ -146,7 +145,7 @@ class IndexWriter:
                 self._merging.pop(0)
             return bool(self._merging)
 
-    async def _write(self, index: aiosqlite.Connection, coverage: IndexCoverage, batch: _TokenizedRows) -> None:
+    async def _write(self, index: aiosqlite.Connection, batch: _TokenizedRows) -> None:
         try:
             await index.execute("BEGIN IMMEDIATE")
             await index.executemany("INSERT INTO words (rowid, body, sender, place) VALUES (?, ?, ?, ?)", batch.words)
@@ -156,8 +155,10 @@ class IndexWriter:
                 "ON CONFLICT (letters, word) DO UPDATE SET entries = entries + excluded.entries",
                 [(len(term), term, count) for term, count in batch.terms.items()],
             )
-            texts = coverage.texts + batch.text_bytes
-            await index.execute("UPDATE state SET position = ?, chain = ?, texts = ?", (*batch.end, texts))
+            await index.execute(
+                "UPDATE state SET position = ?, chain = ?, texts = texts + ?, entries = entries + ?",
+                (*batch.end, batch.text_bytes, len(batch.words)),
+            )
             await index.execute("COMMIT")
         except BaseException:
             with suppress(ValueError):  # closed, at the end of the event loop
@@ -196,13 +197,14 @@ def _tokenize_rows(rows: Sequence[Sequence[Any]]) -> _TokenizedRows:
     for seq, tape, name, kind, payload, meta, _ in rows:
         if payload is None or name.startswith(SYSTEM_TAPE_PREFIX):
             continue
-        texts, sender, is_person = _read(kind, payload, meta)
-        text = fold_text("\n".join([*texts, *sender]))
+        content, about = _decode(payload), _decode(meta)
+        text = fold_text("\n".join([*_list_texts(kind, content, about), *sender_name(about)]))
         if not text:
             continue
-        words, row = tokenize(text), row_number(seq, is_person=is_person)
-        name_words = tokenize(fold_text("".join(sender)))
-        batch.words.append((row, " ".join(words), " ".join(name_words), place_of(tape, kind)))
+        words = tokenize(text)
+        row = row_number(seq, is_person=kind == Kind.MESSAGE and content.get("role") == "user")
+        person = sender_tokens("".join(sender_name(about)), sender_id(about))
+        batch.words.append((row, " ".join(words), " ".join(person), place_of(tape, kind)))
         batch.parts.append((row, clean_text(text), tape_key(tape)))
         # Pairs of characters are too short, and digests have digits.
         batch.terms.update(word for word in {*words} if is_spelt(word))
@@ -210,11 +212,18 @@ def _tokenize_rows(rows: Sequence[Sequence[Any]]) -> _TokenizedRows:
     return replace(batch, text_bytes=text_bytes)
 
 
-def _read(kind: str, payload: str, meta: str) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return the texts of a stored entry as `TapeEntry.searchable_text` has them, its sender, and if a person wrote it."""
+def _list_texts(kind: str, content: JsonObject, about: JsonObject) -> list[str]:
+    """Return the texts that `TapeEntry.searchable_text` has; none of an entry that is nested too deeply to be read."""
     try:
-        content, about = json.loads(payload), json.loads(meta)
-        texts = list_searchable(kind, content, about)
-        return texts, sender_name(about), kind == Kind.MESSAGE and content.get("role") == "user"
-    except (ValueError, RecursionError, TypeError, AttributeError):
-        return (), (), False  # reading the damaged entry reports it
+        return list_searchable(kind, content, about)
+    except RecursionError:
+        return []
+
+
+def _decode(stored: str) -> JsonObject:
+    """Read a stored object; an empty one if it is damaged, which reading the entry reports."""
+    try:
+        value = json.loads(stored)
+    except (ValueError, RecursionError, TypeError):
+        return EMPTY_OBJECT
+    return value if isinstance(value, dict) else EMPTY_OBJECT

@@ -31,7 +31,6 @@ from bubbot.stores.sqlite.index.tokens import (
     part_expression,
     phrase_expression,
     within,
-    word_expression,
     words_expression,
 )
 from bubbot.stores.sqlite.rows import COUNT_ENTRIES, LARGEST
@@ -69,21 +68,27 @@ def _translate_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlace:
-    """Where the index looks: a tape, the entries of some kinds or of all, and those up to a position.
+    """Where the index looks: a tape, the entries of some kinds or of all, of a sender or of all, and those up to a position.
 
     Attributes:
         entries: about how many there are.
     """
 
     tape: int
-    kinds: Sequence[str] = ()
-    until: int | None = None
-    entries: int = 0
+    kinds: Sequence[str]
+    sender: str
+    until: int
+    entries: int
 
     @property
     def last_row(self) -> int:
         """The number of the last row to look at."""
-        return LARGEST if self.until is None else row_number(self.until, is_person=True)
+        return row_number(self.until, is_person=True)
+
+    @property
+    def expression(self) -> str:
+        """The expression, for the table `words`, of all these entries."""
+        return within(self.tape, self.kinds, self.sender)
 
 
 @dataclass
@@ -147,18 +152,25 @@ class SqliteIndex:
                 seen.add(position)
                 yield position
 
-    async def rank(self, place: IndexPlace, terms: Sequence[str], limit: int) -> list[tuple[int, float]]:
+    async def count(self, terms: Sequence[str]) -> dict[str, int]:
+        """Count the entries of all tapes with each word, and no further than it matters."""
+        with _translate_errors():
+            return {
+                term: await self._count_rows(phrase_expression(term), LARGEST, MAX_WORD_ENTRIES + 1) for term in terms
+            }
+
+    async def rank(self, place: IndexPlace, everywhere: Mapping[str, int], limit: int) -> list[tuple[int, float]]:
         """Return the positions of the entries that bear on a question, best first, each with its score.
 
         Args:
             place: where to look.
-            terms: the words of the question, of `bubbot.tape.ranking.list_terms`.
+            everywhere: the words of the question, with the number of entries of each (see `count`).
             limit: entries at most.
         """
         with _translate_errors():
-            counts = {term: await self._count(place, term) for term in terms}
-            known = sorted((term for term in terms if counts[term]), key=counts.__getitem__)
-            orders = [term for term in known if await self.count_everywhere(term) <= MAX_WORD_ENTRIES]
+            rare = [term for term, count in everywhere.items() if 0 < count <= MAX_WORD_ENTRIES]
+            counts = {term: await self._count(place, term) for term in rare}
+            orders = sorted((term for term in rare if counts[term]), key=counts.__getitem__)
             running = [*accumulate(counts[term] for term in orders)]
             finds = [
                 term
@@ -167,7 +179,7 @@ class SqliteIndex:
             ]
             if not finds:
                 return []
-            expression = f"{within(place.tape, place.kinds)} AND ({any_expression(finds)})"
+            expression = f"{place.expression} AND ({any_expression(finds)})"
             if len(finds) < len(orders):
                 expression += f" AND ({any_expression(orders)})"
             rows = await self.conn.execute_fetchall(
@@ -177,12 +189,8 @@ class SqliteIndex:
             )
         return [(position_of(row), score) for row, score in rows]
 
-    async def count_everywhere(self, term: str) -> int:
-        """Count the entries of all tapes with a word, and no further than it matters."""
-        return await self._count_rows(word_expression(term), LARGEST, MAX_WORD_ENTRIES + 1)
-
     async def _count(self, place: IndexPlace, term: str) -> int:
-        expression = f"{within(place.tape, place.kinds)} AND ({word_expression(term)})"
+        expression = f"{place.expression} AND ({phrase_expression(term)})"
         return await self._count_rows(expression, place.last_row, MAX_CANDIDATES + 1)
 
     async def _count_rows(self, expression: str, last: int, limit: int) -> int:
@@ -195,8 +203,7 @@ class SqliteIndex:
     def _find_words(self, place: IndexPlace, expression: str) -> AsyncIterator[int] | None:
         if not expression:
             return None
-        whole = f"{within(place.tape, place.kinds)} AND ({expression})"
-        return _Positions(self.conn, "words", whole, place.last_row).read()
+        return _Positions(self.conn, "words", f"{place.expression} AND ({expression})", place.last_row).read()
 
 
 def _closest(spellings: Mapping[str, float], mistakes: int) -> list[str]:
@@ -212,12 +219,12 @@ def _run_level(run: str, mistakes: int) -> str:
     """
     size = len(run)
     if size < 4:
-        return word_expression(run)
+        return phrase_expression(run)
     if mistakes > 1 or size > MAX_SPLIT_RUN:
         third = -(-size // 3)
         return any_expression(run[at : at + third] for at in range(0, size, third))
     splits = [(run[:at], run[at + 1 + mistakes :]) for at in range(size - mistakes)]
-    parts = [[word_expression(part) for part in split if len(part) > 1] for split in splits]
+    parts = [[phrase_expression(part) for part in split if len(part) > 1] for split in splits]
     return " OR ".join(f"({' AND '.join(each)})" for each in parts if each)
 
 

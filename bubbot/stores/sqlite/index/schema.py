@@ -14,7 +14,7 @@ from bubbot.stores.sqlite.connections import BUSY_SECONDS
 
 INDEX_APPLICATION_ID = 0x62756273
 """Marks the file as a search index of bubbot: "bubs" in ASCII."""
-INDEX_VERSION = 6
+INDEX_VERSION = 7
 """A file of another version is deleted and filled again; there are no migrations."""
 GENERATION = "index_generation"
 """The row of the table `deployment` that every erasure increments: an older index holds words that were erased."""
@@ -22,7 +22,9 @@ INDEX_FILE = "search.db"
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
-CREATE TABLE state (position INTEGER NOT NULL, chain BLOB NOT NULL, generation TEXT NOT NULL, texts INTEGER NOT NULL);
+CREATE TABLE state (
+    position INTEGER NOT NULL, chain BLOB NOT NULL, generation TEXT NOT NULL, texts INTEGER NOT NULL, entries INTEGER NOT NULL
+);
 CREATE TABLE term (
     id INTEGER PRIMARY KEY, letters INTEGER NOT NULL, word TEXT NOT NULL, entries INTEGER NOT NULL, UNIQUE (letters, word)
 );
@@ -58,12 +60,14 @@ class IndexCoverage:
         chain: the chain value of the entry there.
         generation: how often something was erased before.
         texts: bytes of text indexed.
+        entries: entries with texts that are indexed.
     """
 
     position: int
     chain: bytes
     generation: str
     texts: int
+    entries: int
 
 
 def index_path(database: Path) -> Path:
@@ -84,7 +88,7 @@ def open_for_filling(path: Path, generation: str) -> sqlite3.Connection:
         conn.execute("PRAGMA temp_store = MEMORY")
         if not conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             conn.executescript(_SCHEMA)
-            conn.execute("INSERT INTO state VALUES (0, x'', ?, 0)", (generation,))
+            conn.execute("INSERT INTO state VALUES (0, x'', ?, 0, 0)", (generation,))
     except BaseException:
         conn.close()
         raise
@@ -111,10 +115,10 @@ async def read_coverage(conn: aiosqlite.Connection) -> IndexCoverage | None:
         )
         if (application, version) != (INDEX_APPLICATION_ID, INDEX_VERSION):
             return None
-        rows = await conn.execute_fetchall("SELECT position, chain, generation, texts FROM state")
+        rows = await conn.execute_fetchall("SELECT position, chain, generation, texts, entries FROM state")
     except sqlite3.DatabaseError:
         return None
-    return next((IndexCoverage(row[0], bytes(row[1]), row[2], row[3]) for row in rows), None)
+    return next((IndexCoverage(row[0], bytes(row[1]), row[2], row[3], row[4]) for row in rows), None)
 
 
 async def matches_database(coverage: IndexCoverage, database: aiosqlite.Connection) -> bool:

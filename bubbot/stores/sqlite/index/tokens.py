@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from bubbot.tape.words import is_run, run_tokens, split_pieces, strip_accents, tokens
+from bubbot.tape.words import fold_text, is_run, run_pairs, run_tokens, split_pieces, strip_accents, tokens
 
 MAX_TOKEN_LETTERS = 40
 """Letters of a token. Of a longer word the beginning is a token."""
@@ -50,10 +50,19 @@ def clean_text(text: str) -> str:
     return _UNSTORABLE.sub(" ", text)
 
 
-def within(tape: int, kinds: Sequence[str]) -> str:
-    """Build the expression for the entries of a tape of these kinds; of all for no kind."""
-    key = f'place : "{tape_key(tape)}"'
-    return f"{key} AND place : ({_any(_KIND + kind for kind in kinds)})" if kinds else key
+def sender_tokens(name: str, number: str) -> list[str]:
+    """Return what stands in the column `sender`: the name and the id of a person."""
+    return [*tokenize(fold_text(name)), *tokenize(fold_text(number))]
+
+
+def within(tape: int, kinds: Sequence[str], sender: str = "") -> str:
+    """Build the expression for the entries of a tape, of these kinds, or of all for no kind, and of a sender, or of all."""
+    parts = [f'place : "{tape_key(tape)}"']
+    if kinds:
+        parts.append(f"place : ({_any(_KIND + kind for kind in kinds)})")
+    if person := phrase_expression(fold_text(sender)):
+        parts.append(f"sender : {person}")
+    return " AND ".join(parts)
 
 
 def phrase_expression(text: str) -> str:
@@ -68,24 +77,18 @@ def phrase_expression(text: str) -> str:
     wanted = [token for piece in first for token in tokenize(piece)]
     if not is_run(last):
         return _phrase([*wanted, *tokenize(last)])
-    if len(last) == 1:  # it begins a pair, or is the last of its run
-        return f"{_phrase([*wanted, last])} *"
-    return _phrase([*wanted, *[*run_tokens(last)][:-1]])
+    expression = _phrase([*wanted, *run_pairs(last)])
+    return f"{expression} *" if len(last) == 1 else expression  # it begins a pair, or is the last of its run
 
 
 def words_expression(text: str) -> str:
     """Build the expression for all words of a folded text, in any order; empty if it has none."""
-    return " AND ".join(word_expression(word) for word in [*tokens(strip_accents(text))][:MAX_WORDS])
-
-
-def word_expression(word: str) -> str:
-    """Build the expression for a word or a run."""
-    return phrase_expression(word)
+    return " AND ".join(phrase_expression(word) for word in [*tokens(strip_accents(text))][:MAX_WORDS])
 
 
 def any_expression(words: Iterable[str]) -> str:
     """Build the expression for any of some words or runs."""
-    return " OR ".join(word_expression(word) for word in words)
+    return " OR ".join(phrase_expression(word) for word in words)
 
 
 def part_expression(tape: int, text: str) -> str:
