@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bubbot.command import Surface, explain
 from bubbot.errors import TapeCorrupt, ValueInvalid
 from bubbot.features.search.commands import SearchArgs, build_search, format_remarks
 from bubbot.features.search.view import SearchHit, SearchView
@@ -38,7 +39,7 @@ class SearchPage(Struct, frozen=True):
         until: the last day, as it was typed.
         shows_chats: the hits are of several chats.
         found: in the order in which they are shown.
-        damaged: why tapes were left out.
+        problems: why tapes were left out, or nothing was searched.
         remarks: what the search says of its result.
         searched: the first and the last number of the tapes that were searched, and how many there are; None if that is all.
         more: the cursor of the next page.
@@ -50,7 +51,7 @@ class SearchPage(Struct, frozen=True):
     since: str = ""
     until: str = ""
     found: tuple[FoundEntry, ...] = ()
-    damaged: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     searched: tuple[int, int, int] | None = None
     more: str = ""
@@ -74,13 +75,13 @@ async def search_everything(reader: PanelReader, query: PanelQuery) -> SearchPag
     names = [tape.name for tape in await reader.tapes.tapes() if not tape.name.startswith(SYSTEM_TAPE_PREFIX)]
     start = query.cursor_id() or 0
     found: list[FoundEntry] = []
-    damaged: list[str] = []
+    problems: list[str] = []
     for name in names[start : start + TAPES_PER_PAGE]:
         try:
             result = await reader.tapes.open_tape(name).read(view)
             session = await read_session(reader.tapes, name) if result.hits and reader.tapes.viewer.sees_all else ""
         except TapeCorrupt as error:  # the other tapes are searched
-            damaged.append(reader.texts.reason(error))
+            problems.append(reader.texts.reason(error))
             continue
         if result.hits:
             session = session or next((each for each in _granted(reader, name)), "")
@@ -91,7 +92,7 @@ async def search_everything(reader: PanelReader, query: PanelQuery) -> SearchPag
     return replace(
         page,
         found=tuple(found[: query.limit]),
-        damaged=tuple(damaged),
+        problems=tuple(problems),
         searched=(start + 1, last, len(names)) if start or last < len(names) else None,
         more=str(start + TAPES_PER_PAGE) if len(names) > start + TAPES_PER_PAGE else "",
     )
@@ -109,7 +110,7 @@ def _read_form(reader: PanelReader, query: PanelQuery, *, shows_chats: bool) -> 
         asked = SearchArgs(words, person=person, since=since, until=until, limit=query.limit)
         view = build_search(asked, reader.now, reader.zone)
     except ValueInvalid as error:
-        return replace(page, damaged=(reader.texts.reason(error),)), None
+        return replace(page, problems=(explain(error, "", reader.texts, Surface.CHAT),)), None
     return page, view
 
 

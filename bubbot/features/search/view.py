@@ -46,7 +46,7 @@ MIN_PART_LETTERS = 3
 """The fewest letters that are looked for within words: two are a part of every fifth one."""
 _LEAD = 60
 _NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))
-_ECHOES = frozenset(
+ECHOES = frozenset(
     {
         SEARCH_TOOL,
         "tape.anchors",
@@ -455,7 +455,7 @@ def _split(entry: TapeEntry, calls: _ToolCallIndex) -> tuple[str, str]:
         if any(answers):
             own["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if answer)
             content["results"] = tuple(result for result, answer in zip(results, answers, strict=True) if not answer)
-    elif entry.name == "command" and _data(entry).get("name") in _ECHOES:
+    elif entry.name == "command" and _data(entry).get("name") in ECHOES:
         content, own = {}, content
     texts = [*list_searchable(entry.kind, content, entry.meta), *sender_name(entry.meta)]
     return "\n".join(texts), "\n".join(list_searchable(entry.kind, own, entry.meta))

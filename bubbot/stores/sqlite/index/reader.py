@@ -121,9 +121,8 @@ class SqliteIndex:
 
     def find_part(self, place: IndexPlace, text: str) -> AsyncIterator[int] | None:
         """Yield every entry that holds the folded text, and others, newest first; None if the text is too short."""
-        if expression := part_expression(place.tape, text):
-            return _Positions(self.conn, "parts", expression, place.last_row).read()
-        return None
+        expression = part_expression(place.tape, text)
+        return _read_newest(self.conn, place, "parts", expression) if expression else None
 
     async def find_similar(self, place: IndexPlace, text: str) -> AsyncIterator[int]:
         """Yield entries with the folded text's words in other spellings, newest first; some may be missing.
@@ -203,7 +202,7 @@ class SqliteIndex:
     def _find_words(self, place: IndexPlace, expression: str) -> AsyncIterator[int] | None:
         if not expression:
             return None
-        return _Positions(self.conn, "words", f"{place.expression} AND ({expression})", place.last_row).read()
+        return _read_newest(self.conn, place, "words", f"{place.expression} AND ({expression})")
 
 
 def _closest(spellings: Mapping[str, float], mistakes: int) -> list[str]:
@@ -228,30 +227,26 @@ def _run_level(run: str, mistakes: int) -> str:
     return " OR ".join(f"({' AND '.join(each)})" for each in parts if each)
 
 
-class _Positions:
-    """The positions that match an expression, newest first, read no further than they are used."""
-
-    def __init__(self, conn: aiosqlite.Connection, table: str, expression: str, last: int) -> None:
-        self._conn = conn
-        self._expression = expression
-        self._sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid <= ? ORDER BY rowid DESC LIMIT ?"
-        self._last, self._limit = last, _FIRST_POSITIONS
-
-    async def read(self) -> AsyncIterator[int]:
-        """Yield the positions; more are read each time."""
-        while True:
-            with _translate_errors():
-                rows = [
-                    row
-                    for (row,) in await self._conn.execute_fetchall(
-                        self._sql, (self._expression, self._last, self._limit)
-                    )
-                ]
-            for row in rows:
-                yield position_of(row)
-            if len(rows) < self._limit:
-                return
-            self._last, self._limit = rows[-1] - 1, min(4 * self._limit, _MOST_POSITIONS)
+async def _read_newest(
+    conn: aiosqlite.Connection, place: IndexPlace, table: str, expression: str
+) -> AsyncIterator[int]:
+    """Yield the positions of the rows of a table that match, newest first; few are read at first, then more each time."""
+    where, values = f"{table} MATCH ?", [expression]
+    if table == "parts" and place.sender:  # it has no senders; the plus keeps SQLite from looking up row by row
+        where, values = (
+            f"{where} AND +rowid IN (SELECT rowid FROM words WHERE words MATCH ?)",
+            [*values, place.expression],
+        )
+    sql = f"SELECT rowid FROM {table} WHERE {where} AND rowid <= ? ORDER BY rowid DESC LIMIT ?"
+    last, limit = place.last_row, _FIRST_POSITIONS
+    while True:
+        with _translate_errors():
+            rows = [row for (row,) in await conn.execute_fetchall(sql, (*values, last, limit))]
+        for row in rows:
+            yield position_of(row)
+        if len(rows) < limit:
+            return
+        last, limit = rows[-1] - 1, min(4 * limit, _MOST_POSITIONS)
 
 
 async def take_turns(levels: Sequence[AsyncIterator[int]]) -> AsyncIterator[int]:

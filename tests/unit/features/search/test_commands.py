@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.search.feature import search_feature
+from bubbot.features.search.view import ECHOES
+from bubbot.features.topics.view import find_visits
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.tape.anchor import anchor
@@ -18,6 +21,7 @@ from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from tests.all_tools import all_tools
 from tests.callers import run_shell
 from tests.doubles import SteppingClock
 
@@ -114,6 +118,43 @@ async def test_the_question_itself_is_no_answer(chat: TapeService, begin: Callab
     assert "Nothing found" in await use(turn, query="bananas")
 
 
+async def test_a_topic_bounds_the_search(chat: TapeService, begin: Callable[..., Any]) -> None:
+    await chat.append([
+        anchor("topic/rome", {"title": "Rome"}), message("user", "green tea"), anchor("topic-left/rome"),
+        message("user", "black tea"), anchor("topic/rome", {"title": "Rome"}, window=False), message("user", "white tea"),
+    ])  # fmt: skip
+    turn = await begin()
+    (of_topics,) = search_feature(find_visits).tools
+    found = await of_topics.run(turn, of_topics.parse('{"query": "tea", "topic": "ROME"}'))
+    assert str(found).splitlines()[0] == 'Found 2 for "tea" on the whole tape in the topic ROME, whole words first:'
+    assert re.findall("^#([0-9]+)", str(found), re.MULTILINE) == ["6", "2"]
+    for tool, topic in ((of_topics, "Mars"), (of_topics, "[x]"), (tape_search, "Rome")):
+        with pytest.raises(ToolRetry, match=r"topic: there is no topic"):
+            await tool.run(turn, tool.parse(json.dumps({"query": "tea", "topic": topic})))
+
+
+async def test_a_person_and_days_as_people_say_them_bound_the_search(
+    chat: TapeService, begin: Callable[..., Any]
+) -> None:
+    ann = {"id": "1001", "name": "Ann Lee"}
+    said = [("2026-11-16", "tea on monday"), ("2026-11-20", "tea on friday"), ("2026-11-21", "tea today")]
+    await chat.append([replace(message("user", text, sender=ann), date=f"{day}T12:00:00+00:00") for day, text in said])
+    await chat.append([message("user", "tea of Bob", sender={"id": "1002", "name": "Bob"})])
+    turn = await begin()
+    found = await use(turn, query="tea", person="@ann", since="yesterday", until="friday")
+    assert found.splitlines() == [
+        'Found 1 for "tea" on the whole tape by @ann from yesterday until friday, whole words first:',
+        "#2 2026-11-20 13:00 message: Ann Lee (1001): tea on friday",
+    ]
+    assert "Found 1" in await use(turn, query="tea", person="1002")
+    assert "Nothing found" in await use(turn, query="tea", person='"*:^')
+
+
+def test_commands_that_repeat_the_tape_are_commands_of_the_bot() -> None:
+    names = {tool.name for tool in all_tools()}
+    assert names >= ECHOES, "their outputs would be hits"
+
+
 async def in_shell(store: TapeStore, words: str, language: str = "en", **options: str) -> CommandResult:
     context = CommandContext(store, "", SteppingClock(), str, texts=Texts(language))
     return await run_shell("tape search", context, tape="chat", words=words, **options)
@@ -128,6 +169,8 @@ async def test_a_shell_searches_any_tape_and_programs_get_the_hits(chat: TapeSer
     )
     assert found.data is not None
     assert (found.data["exact"], [hit["id"] for hit in found.data["hits"]]) == (2, [2, 1])
+    assert [hit["id"] for hit in (await in_shell(store, "tea", since="today", person="")).data["hits"]] == [2, 1]  # type: ignore[index]
+    assert (await in_shell(store, "tea", person="Ann")).code == 1
     nothing = await in_shell(store, "coffee")
     assert (nothing.text, nothing.code) == ('Nothing found for "coffee".\n', 1)
     assert (await in_shell(store, "coffee", "de")).text == "Kein Treffer für „coffee“.\n"

@@ -425,6 +425,19 @@ def test_no_template_can_turn_the_escaping_of_a_value_off() -> None:
         renderer.render("tests.trace:unsafe.html", panel=EVIL)
 
 
+async def test_a_search_of_the_page_is_bounded_by_a_person_and_days(store: InMemoryStore) -> None:
+    people = [{"id": "1", "name": "Ann"}, {"id": "2", "name": "Bob"}]
+    await store.append(
+        [Batch("talk", tuple(message("user", f"tea of {each['name']}", sender=each) for each in people))]
+    )
+    pages = pages_of(store, *SEARCH_PANELS)
+    for address in ("/panel/search", "/session/talk/panel/search"):
+        page = await look(pages, f"{address}?p.words=tea&p.person=ann&p.since=")
+        assert ("tea of Ann" in page, "tea of Bob" in page, "Ann (1)" in page) == (True, False, True)
+        page = await look(pages, f"{address}?p.words=tea&p.since=%22%3E%3Cb%3E")
+        assert ("is not a date" in page, "tea of Ann" in page, "<b>" in page) == (True, False, False)
+
+
 async def test_a_form_keeps_what_was_typed_and_no_word_of_it_acts(store: InMemoryStore) -> None:
     page = await look(pages_of(store, *SEARCH_PANELS), "/panel/search?p.words=%22%3E%3Cb%3E&p.other=%22%3E%3Cb%3E")
     assert "<b>" not in page

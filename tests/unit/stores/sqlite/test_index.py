@@ -21,14 +21,16 @@ from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.store import IndexState
+from bubbot.stores.sqlite import text as text_module
 from bubbot.stores.sqlite.index import fill, spellings
 from bubbot.stores.sqlite.index.reader import IndexPlace, SqliteIndex, take_turns
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.index.spellings import find_spellings
 from bubbot.stores.sqlite.index.tokens import MAX_TOKEN_LETTERS
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
+from bubbot.stores.sqlite.rows import from_row
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
-from bubbot.tape.entry import event, message
+from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import Ranked, TapeQuery, evaluate
 from bubbot.tape.service import TapeService
 from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike
@@ -352,6 +354,24 @@ async def test_a_question_ranks_the_entries_of_its_own_tape(
     await chat.append([message("user", "my passport"), message("user", "tea")])
     await filler.fill()
     assert await rank(chat, "the passport?") == [1]
+
+
+async def test_a_person_is_looked_up_and_others_are_not_read(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, bob = {"id": "1001", "name": "Zoë Lee"}, {"id": "1002", "name": "Bob"}
+    await chat.append([message("user", "tea", sender=ann), *[message("user", "tea", sender=bob) for _ in range(400)]])
+    await filler.fill()
+    read: list[int] = []
+
+    def note(tape: str, row: tuple[Any, ...]) -> TapeEntry:
+        read.append(row[0])
+        return from_row(tape, row)
+
+    monkeypatch.setattr(text_module, "from_row", note)
+    for person in ("zoe", "@Zoë", "zoë lee", "1001"):
+        assert [hit.id for hit in (await chat.read(SearchView("tea", sender=person))).hits] == [1], person
+    assert set(read) == {1}
 
 
 async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: Indexer, path: Path) -> None:
