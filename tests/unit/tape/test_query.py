@@ -29,6 +29,7 @@ from bubbot.tape.query import (
     parse_moment,
     union,
 )
+from bubbot.tape.store import Batch, TapeStore
 from bubbot.tape.words import fold_text
 from tests.tapes import note
 
@@ -231,3 +232,26 @@ def test_a_text_without_the_needle_is_left_out_in_spite_of_its_escapes(text: str
     stored = encode(message("user", text).payload).encode()
     for query in (TapeQuery("tape", searchable_text="mandolin"), TapeQuery("tape", similar_text="mandolin")):
         assert not build_matcher(query).build_precheck()(stored, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (TapeQuery("tape", phrase_text="cafe"), [1]),
+        (TapeQuery("tape", phrase_text="créáted"), [2]),
+        (TapeQuery("tape", phrase_text="creat"), []),
+        (TapeQuery("tape", words_text="hope"), [3]),
+        (TapeQuery("tape", words_text="ponies rode"), [4]),
+        (TapeQuery("tape", words_text="relation"), []),
+        (TapeQuery("tape", sender="zoe"), [3]),
+    ],
+)
+async def test_accents_and_endings_make_no_difference_where_a_filter_says_so(
+    store: TapeStore, query: TapeQuery, found: list[int]
+) -> None:
+    said = ["au café", "created today", "hoping", "she rode a pony"]
+    entries = [
+        message("user", text, **({"sender": {"id": "7", "name": "Zoë"}} if text == "hoping" else {})) for text in said
+    ]
+    await store.append([Batch("tape", tuple(entries))])
+    assert [entry.id for entry in (await store.fetch([query]))[0]] == found

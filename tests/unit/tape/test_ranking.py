@@ -32,6 +32,14 @@ async def test_other_endings_are_the_same_word_and_what_people_said_comes_first(
     assert 4 not in await rank(tape, text)
 
 
+async def test_what_a_person_said_counts_twice(tape: TapeService) -> None:
+    words = "the passport is in the box"
+    await tape.append(
+        [message("user", words), message("assistant", words), message("user", "a box and a bag and a hat")]
+    )
+    assert (await rank(tape, "passport box"))[:2] == [1, 2]
+
+
 async def test_runs_are_compared_by_pairs(tape: TapeService) -> None:
     await tape.append(SAID)
     assert await rank(tape, "护照放在哪里了？") == [3]

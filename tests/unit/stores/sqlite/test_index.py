@@ -22,7 +22,7 @@ from bubbot.features.search.view import SearchView
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.store import IndexState
 from bubbot.stores.sqlite import text as text_module
-from bubbot.stores.sqlite.index import fill, spellings
+from bubbot.stores.sqlite.index import fill, reader, spellings
 from bubbot.stores.sqlite.index.reader import IndexPlace, SqliteIndex, take_turns
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.index.spellings import find_spellings
@@ -345,6 +345,33 @@ async def test_a_query_of_any_length_and_signs_ends(chat: TapeService, filler: I
     await filler.fill()
     assert await found(chat, text) == []
     assert await rank(chat, text) == []
+
+
+async def test_what_limits_a_question(chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch) -> None:
+    await chat.append([*[message("user", "tea")] * 10, *[message("user", "milk")] * 4, *[message("user", "x")] * 30])
+    await filler.fill()
+    assert len(await rank(chat, "tea milk")) == 14
+    query = TapeQuery(chat.name, Ranked("tea"), as_of=5, limit=2)
+    assert [entry.id for entry in (await chat.fetch([query]))[0]] == [5, 4], "later ones take no place"
+    monkeypatch.setattr(reader, "MAX_CANDIDATES", 5)
+    assert await rank(chat, "tea milk") == [14, 13, 12, 11], "the rarer word finds"
+    monkeypatch.setattr(reader, "MAX_WORD_ENTRIES", 5)
+    assert await rank(chat, "tea") == []
+
+
+async def test_what_a_person_said_comes_first_by_the_index_too(chat: TapeService, filler: Indexer) -> None:
+    await chat.append([message(role, "the passport") for role in ("user", "assistant")])
+    await chat.append([message("user", f"filling {number}") for number in range(20)])
+    await filler.fill()
+    assert await rank(chat, "passport") == [1, 2]
+
+
+async def test_a_run_with_a_wrong_character_is_found_beside_many_that_have_parts_of_it(
+    chat: TapeService, filler: Indexer
+) -> None:
+    await chat.append([message("user", "我们数据库迁移好了"), *[message("user", "迁移据库数据") for _ in range(400)]])
+    await filler.fill()
+    assert 1 in await found(chat, "数剧库迁移好")
 
 
 async def test_a_question_ranks_the_entries_of_its_own_tape(
