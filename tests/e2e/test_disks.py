@@ -133,9 +133,10 @@ async def test_who_asks_while_the_disk_is_full_is_told_and_then_answered(server:
     configured(home, server, SCRIPT, members=[int(ada)])
 
     def ask() -> None:
-        with Terminal(home, "ask", HELLO, first="the bot goes on") as terminal:
+        with Terminal(home, "ask", HELLO, first="goes") as terminal:
             disk.free()
-            terminal.expect("You said: xxx")
+            terminal.expect("You said:")
+            terminal.expect("xxx")
 
     async with running(home, target=BOT, env=WATCHED):
         platform.say(ada, HELLO)

@@ -338,8 +338,9 @@ def wheels(dist: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.
         pytest.skip("WHEELS names no folder of wheels; the proof downloads one")
     folder = tmp_path_factory.mktemp("wheels")
     local = ROOT / "bubbot" / "models" / "local" / "requirements.txt"
-    for what in (("-c", dist / "constraints.txt", next(dist.glob("*.whl"))), ("--no-deps", "-r", local)):
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--dest", folder, *what], check=True)
+    for locked in (dist / "requirements.txt", local):
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "-r", locked]
+        subprocess.run(command, check=True)
     return folder
 
 
