@@ -66,8 +66,9 @@ def test_two_builds_give_the_same_bytes_from_any_place_under_any_mask(dist: Path
 
 @pytest.mark.proof
 def test_the_sdist_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
-    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
-        archive.extractall(tmp_path, filter="data")
+    packed = next(dist.glob("*.tar.gz"))
+    shutil.unpack_archive(packed, tmp_path)
+    with tarfile.open(packed) as archive:
         date = str(archive.getmembers()[0].mtime)
     source = next(tmp_path.iterdir())
     code = "from setuptools import build_meta; build_meta.build_wheel('.')"
@@ -339,8 +340,8 @@ def wheels(dist: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.
     folder = tmp_path_factory.mktemp("wheels")
     local = ROOT / "bubbot" / "models" / "local" / "requirements.txt"
     for locked in (dist / "requirements.txt", local):
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "-r", locked]
-        subprocess.run(command, check=True)
+        where = ("--dest", folder, "-r", locked)
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *where], check=True)
     return folder
 
 
