@@ -1,8 +1,8 @@
 """Recall measured on long conversations with marked evidence: python -m benchmarks.search.recall FOLDER [--meaning].
 
 FOLDER has a folder for each chat, with `chat.json` and `questions.json` as BEAM publishes them (`chats/100K/N/chat.json` and
-`probing_questions/probing_questions.json` of mohammadtavakoli78/BEAM). It has no licence: it is read from a path. All chats
-are tapes of one database with one index. A question counts as hit if one of the entries that are marked as its evidence is
+`probing_questions/probing_questions.json` of mohammadtavakoli78/BEAM). It has no licence: it is read from a path. A message may
+have its `date`; a question is asked on the day after the last one. All chats are tapes of one database with one index. A question counts as hit if one of the entries that are marked as its evidence is
 among the first 5, 8 and 20. Chats with odd and with even numbers are reported apart, so that a rule that was fitted to one
 half shows on the other.
 """
@@ -17,28 +17,32 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from bubbot.features.strategies.meaning import MAX_ALIKE, MAX_PASSAGE_CHARS, MeaningSearch, lasting_name
-from bubbot.features.strategies.recall import MAX_RANKED, join_ranks
-from bubbot.features.strategies.retrieval import EVIDENCE_KINDS
+from bubbot.features.strategies.recall import choose_evidence, join_ranks, rank_before
+from bubbot.features.strategies.settings import ContextSettings
 from bubbot.models.embeddings.index import EmbeddingIndex
 from bubbot.stores.sqlite.index.fill import IndexWriter
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.tape.entry import message
-from bubbot.tape.query import Ranked, TapeQuery
+from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.service import TapeService
-from bubbot.tape.store import Batch
+from bubbot.times.past import find_past_days
 
 FIRST = (5, 8, 20)
 _MARK = re.compile(r"\s*->->.*", re.DOTALL)
 """What ends a message of a person in the published files: the place of its plan."""
 
-Ranker: TypeAlias = Callable[[TapeService, str], Awaitable[Sequence[int]]]
+_UNDATED = datetime(2026, 11, 21, 12, tzinfo=UTC)
+_BUDGET = ContextSettings().recall_tokens
+
+Ranker: TypeAlias = Callable[[TapeService, str], Awaitable[Sequence[Sequence[int]]]]
+"""Returns the rankings of a question."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Chat:
-    """A conversation: messages as (role, text), and the questions about it."""
+    """A conversation: messages as (role, text, date), and the questions about it."""
 
     number: int
-    messages: Sequence[tuple[str, str]]
+    messages: Sequence[tuple[str, str, datetime]]
     questions: Sequence[Question]
 
     @classmethod
@@ -76,7 +80,8 @@ class Chat:
             for each in some
             if (evidence := frozenset(ids[one] for one in _numbers(each.get("source_chat_ids")) if one in ids))
         ]
-        return cls(int(folder.name), [(each["role"], _MARK.sub("", each["content"])) for each in said], questions)
+        messages = [(each["role"], _MARK.sub("", each["content"]), _read_date(each.get("date"))) for each in said]
+        return cls(int(folder.name), messages, questions)
 
     @property
     def tape(self) -> str:
@@ -92,19 +97,26 @@ def _numbers(value: Any) -> Iterator[int]:
             yield from _numbers(each)
 
 
-async def rank_by_words(tape: TapeService, text: str) -> Sequence[int]:
-    """Rank as the strategy `retrieval` does."""
-    query = TapeQuery(tape.name, Ranked(text), kinds=EVIDENCE_KINDS, limit=MAX_RANKED)
-    return [entry.id for entry in (await tape.fetch([query]))[0]]
+def _read_date(value: str | None) -> datetime:
+    return datetime.fromisoformat(value).replace(tzinfo=UTC) if value else _UNDATED
 
 
-def ranker_with_meaning(index: EmbeddingIndex, names: dict[str, str]) -> Ranker:
+def ranker_by_words(asked: Mapping[str, datetime]) -> Ranker:
+    """Return the ranking by words and by days, for tapes that are asked at these times."""
+
+    async def rank(tape: TapeService, text: str) -> Sequence[Sequence[int]]:
+        return await rank_before(tape, text, 1 << 40, find_past_days(text, asked[tape.name], UTC), UTC)
+
+    return rank
+
+
+def ranker_with_meaning(rank_by_words: Ranker, index: EmbeddingIndex, names: Mapping[str, str]) -> Ranker:
     """Return the ranking by words and by meaning together."""
 
-    async def rank(tape: TapeService, text: str) -> Sequence[int]:
+    async def rank(tape: TapeService, text: str) -> Sequence[Sequence[int]]:
         found = await index.find(names[tape.name], text[:MAX_PASSAGE_CHARS], 1 << 40, MAX_ALIKE)
         alike = sorted(found, key=lambda passage: passage.likeness, reverse=True)
-        return join_ranks(await rank_by_words(tape, text), [passage.id for passage in alike])
+        return [*await rank_by_words(tape, text), [passage.id for passage in alike]]
 
     return rank
 
@@ -114,15 +126,17 @@ async def measure(chats: Sequence[Chat], rank: Ranker, open_tape: Callable[[str]
     hits: dict[str, list[list[bool]]] = defaultdict(list)
     began, asked = time.perf_counter(), 0
     for chat in chats:
+        tape = open_tape(chat.tape)
         for question in chat.questions:
-            found, asked = await rank(open_tape(chat.tape), question.text), asked + 1
-            hit = [bool(question.evidence & {*found[:most]}) for most in FIRST]
+            found, asked = join_ranks(*await rank(tape, question.text)), asked + 1
+            shown = await choose_evidence(tape, found, 1 << 40, _BUDGET)
+            hit = [bool(question.evidence & {*some}) for some in (*(found[:most] for most in FIRST), shown)]
             for name in ("odd" if chat.number % 2 else "even", "all", question.sort):
                 hits[name].append(hit)
     for name, some in hits.items():
         shares = "  ".join(
-            f"@{most} {100 * sum(column) / len(some):5.1f}"
-            for most, column in zip(FIRST, zip(*some, strict=True), strict=True)
+            f"{most} {100 * sum(column) / len(some):5.1f}"
+            for most, column in zip((*(f"@{most}" for most in FIRST), "shown"), zip(*some, strict=True), strict=True)
         )
         print(f"{name:26} {len(some):4}  {shares}")
     print(f"{1000 * (time.perf_counter() - began) / max(1, asked):.1f} ms a question")
@@ -132,12 +146,13 @@ async def run(folder: Path, *, by_meaning: bool) -> None:
     """Measure all chats of a folder."""
     chats = [Chat.read(each) for each in sorted(folder.iterdir(), key=lambda path: path.name) if each.is_dir()]
     with tempfile.TemporaryDirectory() as made:
-        store = await open_store(Path(made) / "bubbot.db", salt=os.urandom, now=_now)
+        store = await open_store(Path(made) / "bubbot.db", salt=os.urandom, now=lambda: _UNDATED)
         try:
             await _write(store, chats)
+            rank_by_words = ranker_by_words({chat.tape: chat.messages[-1][2] + timedelta(days=1) for chat in chats})
 
             def open_tape(name: str) -> TapeService:
-                return TapeService(store, name, now=_now, new_id=str)
+                return _tape_at(store, name, _UNDATED)
 
             await measure(chats, rank_by_words, open_tape)
             if by_meaning:
@@ -147,23 +162,29 @@ async def run(folder: Path, *, by_meaning: bool) -> None:
                     await search.follow(open_tape(chat.tape))
                 names = {chat.tape: await lasting_name(open_tape(chat.tape)) for chat in chats}
                 print("\nwith meaning")
-                await measure(chats, ranker_with_meaning(index, names), open_tape)
+                await measure(chats, ranker_with_meaning(rank_by_words, index, names), open_tape)
                 await index.aclose()
         finally:
             await store.aclose()
 
 
+def _tape_at(store: SqliteStore, name: str, now: datetime) -> TapeService:
+    return TapeService(store, name, now=lambda: now, new_id=str)
+
+
 async def _write(store: SqliteStore, chats: Sequence[Chat]) -> None:
     for chat in chats:
-        await store.append([Batch(chat.tape, tuple(message(role, text) for role, text in chat.messages))])
+        turn = 0
+        for date, said in groupby(chat.messages, lambda each: each[2]):
+            entries = list[TapeEntry]()
+            for role, text, _ in said:
+                turn += role == "user"
+                entries.append(message(role, text, turn=f"{chat.tape}-{turn}"))
+            await _tape_at(store, chat.tape, date).append(entries)
     writer = IndexWriter(store.path)
     while await writer.step():
         pass
     await writer.aclose()
-
-
-def _now() -> datetime:
-    return datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def main() -> None:

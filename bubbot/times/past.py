@@ -22,6 +22,7 @@ _LAST = re.compile(r"^(?:(?:last|this|on|letzte[nr]?|am)\s+|上个?|这个?)")
 _COMING = re.compile(r"next|nächst|下")
 _LOOKED_BACK = (timedelta(days=7), timedelta(days=366))
 """How long ago a day is looked for that has a name of its week or its year."""
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
 def read_past_day(source: str, now: datetime, zone: tzinfo) -> date | None:
@@ -36,6 +37,9 @@ def read_past_day(source: str, now: datetime, zone: tzinfo) -> date | None:
             return wall_time(now - timedelta(seconds=seconds), zone).date()
     if _COMING.search(text):
         return None
+    if year := _YEAR.search(text):
+        day = _read_day(text, datetime(int(year.group()), 1, 1, tzinfo=zone) - timedelta(days=1), zone)
+        return day if day is not None and day <= today else None
     for before in _LOOKED_BACK:
         day, of_next_day = (_read_day(text, now - before + shift, zone) for shift in (timedelta(), timedelta(days=1)))
         # What moves along with the day on which it is said, such as `in 3 days`, names no day.
@@ -51,3 +55,62 @@ def _read_day(text: str, now: datetime, zone: tzinfo) -> date | None:
         if isinstance(when, OneTime):
             return wall_time(when.due_instant(zone), zone).date()
     return None
+
+
+_WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|sonnabend"
+_MONTH = (
+    r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?"
+    r"|sep(?:tember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\b\.?"
+)
+_COUNT = r"(?:\d{1,3}|an?|one|two|three|four|five|six|ein(?:em|er)?|zwei|drei|vier|fünf|sechs)"
+_MENTIONED = re.compile(
+    rf"""
+    (?P<past>
+        \b(?:the\ day\ before\ )?yesterday\b | \bvorgestern\b | \bgestern\b | 昨[天日] | 前天
+        | \b(?:last|letzten)\s+(?:{_WEEKDAY})\b | 上个?(?:周|星期|礼拜)[一二三四五六日天]
+        | \b{_COUNT}\s+(?:days?|weeks?)\s+ago\b | \bvor\s+{_COUNT}\s+(?:tagen?|wochen?)\b
+        | [\d一二两三四五六七八九十]{{1,3}}天[之以]?前
+        | \b\d{{4}}-\d\d-\d\d\b
+    )
+    | (?P<week>\b(?:last\s+week|letzte[rn]?\s+woche)\b | 上个?(?:周|星期|礼拜))
+    | (?P<weekday>\b(?:{_WEEKDAY})\b | (?:周|星期|礼拜)[一二三四五六日天])
+    | (?P<date>
+        \b{_MONTH}\s*\d{{1,2}}(?:st|nd|rd|th)?(?!\d)(?:,?\s+\d{{4}}\b)?
+        | \b\d{{1,2}}(?:st|nd|rd|th|\.)?\s*(?:of\s+)?{_MONTH}(?:\s+\d{{4}}\b)?
+        | (?:\d{{4}}年)?\d{{1,2}}月\d{{1,2}}[日号]
+    )
+    """,
+    re.VERBOSE,
+)
+_WEEK = timedelta(days=7)
+_MAX_DAYS_AGO = {"weekday": 3, "date": 305}
+"""How long ago a name can mean a day: of more, the next one is what people speak of, in half a week or in two months."""
+_MAX_MENTIONS, _MAX_CHARS = 4, 2_000
+
+
+def find_past_days(source: str, now: datetime, zone: tzinfo) -> list[tuple[date, date]]:
+    """Find the days and weeks that a text speaks of and that are over, in its order: the first and the last day of each.
+
+    What can mean a day that comes as well, such as `monday` and `May 4`, is left out if that one comes soon.
+    """
+    today = wall_time(now, zone).date()
+    days = dict[tuple[date, date], None]()  # in order, each once
+    for match in _MENTIONED.finditer(normalize(source[:_MAX_CHARS])):
+        mention, name = match.group().strip(), match.lastgroup or ""
+        if name == "week":
+            monday = today - timedelta(days=today.weekday()) - _WEEK
+            days[monday, monday + timedelta(days=6)] = None
+        elif day := _read_mention(mention, now, zone):
+            most = None if _YEAR.search(mention) else _MAX_DAYS_AGO.get(name)
+            if most is None or today - day <= timedelta(days=most):
+                days[day, day] = None
+        if len(days) == _MAX_MENTIONS:
+            break
+    return [*days]
+
+
+def _read_mention(text: str, now: datetime, zone: tzinfo) -> date | None:
+    with suppress(ValueError):
+        day = date.fromisoformat(text)
+        return day if day <= wall_time(now, zone).date() else None
+    return read_past_day(text, now, zone)

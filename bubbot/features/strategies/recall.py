@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Any, TypeAlias
 
 from bubbot.errors import BubbotError
@@ -28,8 +31,10 @@ from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, int_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
-from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, TapeQuery
+from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, TapeQuery, parse_moment
+from bubbot.tape.ranking import order_scores, score_entries
 from bubbot.tape.view import QueryAnswers
+from bubbot.times.past import find_past_days
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +42,8 @@ MAX_EVIDENCE = 8
 """Entries recalled for one message at most, the other messages of their turns included."""
 MAX_RANKED = 64
 """Entries that are ranked by their words, and by their meaning."""
+MAX_OF_DAYS = 200
+"""Entries that are read of the days that a message speaks of."""
 RANK_OFFSET = 10
 """Added to each rank before ranks by words and by meaning are joined: the smaller, the more the first ones count."""
 TURN_ENTRIES = 12
@@ -45,6 +52,7 @@ LINE_TOKENS = 20
 """What the head of one quoted entry takes."""
 MAX_STEPS_READ = 8
 """The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
+_QUESTION_MARK = re.compile(r"[?？]")
 _STRATEGIES = ContextStrategies((RETRIEVAL,))
 _CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "fork": "", "answered": ()}
 
@@ -86,16 +94,16 @@ async def recall_for(turn: Turn, budget: int, *, find_alike: FindAlike | None = 
     asked = (await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))]))[0]
     text = "\n".join(evidence_text(entry) for entry in asked if entry.payload.get("role") == "user")
     shown = await _find_shown(turn, opening[0], entries)
+    days = find_past_days(text, turn.now(), turn.zone)
     try:
-        ranked = await _rank(turn, text, shown)
+        rankings = await rank_before(turn.tape, text, shown.first, days, turn.zone)
     except BubbotError as error:
         log.warning("nothing recalled: %s", error, extra={"action": "context.recall"})
         return
     alike = await find_alike(turn.tape, text, shown.first) if find_alike else {}
-    meant = [
-        entry_id for entry_id in sorted(alike, key=alike.__getitem__, reverse=True) if entry_id not in shown.others
-    ]
-    chosen = await _choose(turn, join_ranks(ranked, meant), shown, budget)
+    ranked = join_ranks(*rankings, sorted(alike, key=alike.__getitem__, reverse=True))
+    ranked = [entry_id for entry_id in ranked if entry_id not in shown.others]
+    chosen = await choose_evidence(turn.tape, ranked, shown.first, budget, hidden=shown.others)
     if chosen:
         await turn.tape.append([ContextRecalled(message, tuple(spans_of(chosen))).to_entry()])
 
@@ -155,11 +163,45 @@ async def _find_shown(turn: Turn, opening: TapeEntry, entries: Sequence[TapeEntr
     return _Shown(first, frozenset([*others, *evidence]))
 
 
-async def _rank(turn: Turn, text: str, shown: _Shown) -> list[int]:
-    """Return the entries before the window that share words with the message, best first."""
-    query = TapeQuery(turn.tape.name, Ranked(text), kinds=EVIDENCE_KINDS, as_of=shown.first - 1, limit=MAX_RANKED)
-    (entries,) = await turn.tape.fetch([query])
-    return [entry.id for entry in entries if entry.id not in shown.others and is_evidence(entry)]
+async def rank_before(
+    tape: TapeHandle, text: str, first: int, days: Sequence[tuple[date, date]], zone: tzinfo
+) -> tuple[Sequence[int], Sequence[int]]:
+    """Rank the entries before one that share words with a message, and those of the days that it speaks of; best first.
+
+    Of the days come those first that share words with it. A question brings the others as well, in their order.
+    """
+    query = TapeQuery(tape.name, Ranked(text), kinds=EVIDENCE_KINDS, as_of=first - 1, limit=MAX_RANKED)
+    (entries,) = await tape.fetch([query])
+    ranked = [entry.id for entry in entries if is_evidence(entry)]
+    said = [entry for day in days for entry in await _read_days(tape, first, day, zone)]
+    of_days = {entry.id for entry in said}
+    chosen = [entry_id for entry_id in ranked if entry_id in of_days]
+    if _QUESTION_MARK.search(text):
+        chosen += order_scores(score_entries(text, said))
+        chosen += [entry.id for entry in said if entry.payload.get("role") == "user"]
+    return ranked, list(dict.fromkeys(chosen))[:MAX_RANKED]
+
+
+async def _read_days(tape: TapeHandle, first: int, days: tuple[date, date], zone: tzinfo) -> Sequence[TapeEntry]:
+    """Read what was said before an entry from one day to another: the first of it, if it is much."""
+    since, until = (datetime.combine(day, time(), zone) for day in (days[0], days[1] + timedelta(days=1)))
+    begin, end = [await _find_first(tape, moment, first) for moment in (since, until)]
+    if begin >= end:
+        return []
+    query = TapeQuery(tape.name, IdRanges(((begin, end - 1),)), kinds=EVIDENCE_KINDS, limit=MAX_OF_DAYS)
+    (entries,) = await tape.fetch([query])
+    return [entry for entry in entries if is_evidence(entry)]
+
+
+async def _find_first(tape: TapeHandle, moment: datetime, end: int) -> int:
+    """Find the first entry of a moment or later among those before `end`, by halves: dates ascend."""
+    low, high = 1, end
+    while low < high:
+        middle = (low + high) // 2
+        (found,) = await tape.fetch([TapeQuery(tape.name, IdRanges(((middle, middle),)))])
+        at = parse_moment(found[0].date) if found else moment  # after the last entry
+        low, high = (middle + 1, high) if at is None or at < moment else (low, middle)
+    return low
 
 
 def join_ranks(*rankings: Sequence[int]) -> list[int]:
@@ -171,21 +213,25 @@ def join_ranks(*rankings: Sequence[int]) -> list[int]:
     return sorted(scores, key=lambda entry_id: (scores[entry_id], entry_id), reverse=True)
 
 
-async def _choose(turn: Turn, ranked: Sequence[int], shown: _Shown, budget: int) -> list[int]:
-    """Choose the best entries that fit into the budget, then the other messages of their turns if there is room."""
+async def choose_evidence(
+    tape: TapeHandle, ranked: Sequence[int], first: int, budget: int, *, hidden: Container[int] = ()
+) -> list[int]:
+    """Choose the best entries that fit into the budget; if there is room, the rest of their turns, then what came next."""
     best = ranked[: 2 * MAX_EVIDENCE]
     if not best:
         return []
-    near = tuple((max(1, entry_id - TURN_ENTRIES), min(entry_id + TURN_ENTRIES, shown.first - 1)) for entry_id in best)
-    query = TapeQuery(turn.tape.name, IdRanges(near), kinds=EVIDENCE_KINDS)
-    (found,) = await turn.tape.fetch([query])
-    entries = {entry.id: entry for entry in found if is_evidence(entry) and entry.id not in shown.others}
+    near = tuple((max(1, entry_id - TURN_ENTRIES), min(entry_id + TURN_ENTRIES, first - 1)) for entry_id in best)
+    query = TapeQuery(tape.name, IdRanges(near), kinds=EVIDENCE_KINDS)
+    (found,) = await tape.fetch([query])
+    entries = {entry.id: entry for entry in found if is_evidence(entry) and entry.id not in hidden}
     of_turns = defaultdict[object, list[int]](list)
     for entry in entries.values():
         of_turns[entry.meta.get("turn")].append(entry.id)
     turns = [entries[entry_id].meta.get("turn") for entry_id in best if entry_id in entries]
+    said = sorted(entry.id for entry in entries.values() if entry.payload.get("role") == "user")
+    next_said = [said[place] for entry_id in best if (place := bisect_right(said, entry_id)) < len(said)]
     chosen: list[int] = []
-    for entry_id in dict.fromkeys([*best, *(other for name in turns if name for other in of_turns[name])]):
+    for entry_id in dict.fromkeys([*best, *(other for name in turns if name for other in of_turns[name]), *next_said]):
         if entry_id in entries and len(chosen) < MAX_EVIDENCE:
             cost = estimate_tokens(evidence_text(entries[entry_id])[:MAX_EVIDENCE_CHARS]) + LINE_TOKENS
             if cost <= budget:

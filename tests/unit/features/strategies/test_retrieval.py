@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import UTC, timedelta
 
 import pytest
 from msgspec import structs
@@ -12,7 +14,7 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import StoreUnavailable
 from bubbot.feature import Feature
 from bubbot.features.strategies.facts import ContextRecalled
-from bubbot.features.strategies.recall import join_ranks, recall_for
+from bubbot.features.strategies.recall import join_ranks, rank_before, recall_for
 from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
@@ -24,6 +26,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import Ranked, TapeQuery
 from bubbot.tape.store import TapeStore
+from tests.doubles import SteppingClock
 from tests.turns import Bench, Options, asked, running
 
 CODE = "my locker code is 4711"
@@ -189,17 +192,42 @@ async def test_a_fact_of_another_shape_recalls_nothing(bench: Bench, data: dict[
     assert (await bench.say("hello")).status == "answered"
 
 
-async def test_words_with_other_endings_bring_what_was_said_and_its_turn(bench: Bench) -> None:
-    await bench.say("we painted both houses in May")
-    await bench.say("nothing else")
+async def recalled_for(bench: Bench, text: str) -> list[str]:
+    """Say something in a new window; give what was recalled for it."""
     await new_window(bench)
-    await bench.say("when did I paint the house?")
-    (data,) = await bench.events("context/recalled")
+    before = len(await bench.events("context/recalled"))
+    await bench.say(text)
     said = {entry.id: entry.payload["content"] for entry in await bench.entries() if entry.kind == "message"}
-    recalled = [
-        said[entry_id] for low, high in data["entries"] for entry_id in range(low, high + 1) if entry_id in said
-    ]
-    assert recalled == ["we painted both houses in May", "Fine."]
+    new = (await bench.events("context/recalled"))[before:]
+    spans = [span for data in new for span in data["entries"]]
+    return [said[entry_id] for low, high in spans for entry_id in range(low, high + 1) if entry_id in said]
+
+
+async def test_words_with_other_endings_bring_what_was_said_its_turn_and_what_was_said_next(bench: Bench) -> None:
+    for text in ("we painted both houses in May", "in green", "nothing else"):
+        await bench.say(text)
+    recalled = await recalled_for(bench, "when did I paint the house?")
+    assert recalled == ["we painted both houses in May", "Fine.", "in green"]
+
+
+async def test_a_question_about_a_day_brings_what_was_said_on_it(store: TapeStore) -> None:
+    clock = SteppingClock()
+    options = replace(recalling(), clock=clock)
+    async with running(store, ScriptedModel({"default": [{"text": "Fine."}]}), options) as bench:
+        for text in ("the boiler is broken", "a plumber comes", "he wants 90 euros"):
+            await bench.say(text)
+            clock.advance(timedelta(days=1))
+        assert await recalled_for(bench, "我们昨天聊了什么？") == ["he wants 90 euros", "Fine."]
+        assert "a plumber comes" in await recalled_for(bench, "what was it 2 days ago?")
+        assert "he wants 90 euros" not in await recalled_for(bench, "yesterday rain fell")  # no question, and no word
+        clock.advance(timedelta(days=400))
+        assert "he wants 90 euros" not in await recalled_for(bench, "and yesterday?")
+        await bench.say("a boiler again")
+        await bench.say("and a plumber")
+        day = clock.moment.date()
+        _, of_day = await rank_before(bench.tape(), "the plumber came", 1 << 20, [(day, day)], UTC)
+        said = {entry.id: entry.payload.get("content") for entry in await bench.entries()}
+        assert [said[entry_id] for entry_id in of_day] == ["and a plumber"]
 
 
 def test_ranks_are_joined_by_their_reciprocals() -> None:
