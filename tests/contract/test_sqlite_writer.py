@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import aiosqlite
 import pytest
 
 from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
-from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.stores.sqlite.transaction import Transaction
+from bubbot.stores.sqlite.sizes import WalCheckpointer
+from bubbot.stores.sqlite.store import SqliteStore, open_store, open_writer
+from bubbot.stores.sqlite.transaction import Salt, Transaction
+from bubbot.stores.sqlite.writer import GroupCommitWriter
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.references import Rebase
 from bubbot.tape.store import Batch, ForkRecord
@@ -27,21 +30,46 @@ from tests.raw import raw
 from tests.tapes import batch, note, notes, texts, whole
 
 LIMIT = 10.0
+BUSY_MS = 10_000
 BIG = "x" * 200_000
 
 
+async def open_with_writer(
+    path: Path,
+    *,
+    salt: Salt | None = None,
+    room_retry: float | None = None,
+    checkpointer: WalCheckpointer | None = None,
+) -> tuple[SqliteStore, GroupCommitWriter]:
+    """Open a store as `open_store` does, and return its writer too."""
+    salt, now = salt or CountingSalt(), SteppingClock()
+    store = SqliteStore(path, salt)
+    connector = partial(open_writer, path, now(), lambda *_: None)
+    checkpointer = checkpointer or WalCheckpointer(path, BUSY_MS)
+    writer = GroupCommitWriter(connector, salt, checkpointer, store.check_file, room_retry)
+    await store.start(writer)
+    return store, writer
+
+
 @pytest.fixture
-def store(sqlite_store: SqliteStore) -> SqliteStore:
-    return sqlite_store
+async def store_with_writer(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, GroupCommitWriter]]:
+    store, writer = await open_with_writer(tmp_path / "bubbot.db")
+    yield store, writer
+    await store.aclose()
 
 
-def writer(store: SqliteStore) -> Any:
-    assert store._writer is not None
-    return store._writer
+@pytest.fixture
+def store(store_with_writer: tuple[SqliteStore, GroupCommitWriter]) -> SqliteStore:
+    return store_with_writer[0]
+
+
+@pytest.fixture
+def writer(store_with_writer: tuple[SqliteStore, GroupCommitWriter]) -> GroupCommitWriter:
+    return store_with_writer[1]
 
 
 @asynccontextmanager
-async def held(store: SqliteStore) -> AsyncIterator[None]:
+async def held(writer: GroupCommitWriter) -> AsyncIterator[None]:
     """Keeps the writer busy for the block, so that what is appended meanwhile becomes one group."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -49,7 +77,7 @@ async def held(store: SqliteStore) -> AsyncIterator[None]:
         begun.set()
         await go_on.wait()
 
-    waiting = asyncio.create_task(writer(store).run_alone(wait))
+    waiting = asyncio.create_task(writer.run_alone(wait))
     await begun.wait()
     try:
         yield
@@ -58,25 +86,25 @@ async def held(store: SqliteStore) -> AsyncIterator[None]:
         await waiting
 
 
-async def limit_pages(store: SqliteStore, spare: int | None) -> None:
+async def limit_pages(writer: GroupCommitWriter, spare: int | None) -> None:
     """Lets the database grow by so many pages only; None: by as many as it likes."""
 
     async def limit(conn: aiosqlite.Connection) -> None:
         ((used,),) = await conn.execute_fetchall("PRAGMA page_count")
         await conn.execute_fetchall(f"PRAGMA max_page_count = {2**30 if spare is None else used + spare}")
 
-    await writer(store).run_alone(limit)
+    await writer.run_alone(limit)
 
 
-async def commits(store: SqliteStore, seen: list[str]) -> None:
-    await writer(store).run_alone(lambda conn: conn.set_trace_callback(seen.append))
+async def commits(writer: GroupCommitWriter, seen: list[str]) -> None:
+    await writer.run_alone(lambda conn: conn.set_trace_callback(seen.append))
 
 
 @pytest.mark.law("T3")
-async def test_appends_that_wait_share_one_commit(store: SqliteStore) -> None:
+async def test_appends_that_wait_share_one_commit(store: SqliteStore, writer: GroupCommitWriter) -> None:
     seen: list[str] = []
-    await commits(store, seen)
-    async with held(store):
+    await commits(writer, seen)
+    async with held(writer):
         jobs = [asyncio.create_task(store.append([notes(str(number))])) for number in range(50)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
@@ -84,10 +112,12 @@ async def test_appends_that_wait_share_one_commit(store: SqliteStore) -> None:
     assert await texts(store) == [str(number) for number in range(50)]
 
 
-async def test_a_group_asks_once_for_all_tapes_and_writes_all_rows_at_once(store: SqliteStore) -> None:
+async def test_a_group_asks_once_for_all_tapes_and_writes_all_rows_at_once(
+    store: SqliteStore, writer: GroupCommitWriter
+) -> None:
     seen: list[str] = []
-    await commits(store, seen)
-    async with held(store):
+    await commits(writer, seen)
+    async with held(writer):
         jobs = [asyncio.create_task(store.append([notes(f"{number}", tape=f"t{number}")])) for number in range(50)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
@@ -99,10 +129,10 @@ async def test_a_group_asks_once_for_all_tapes_and_writes_all_rows_at_once(store
     }
 
 
-async def test_a_long_queue_is_committed_in_several_groups(store: SqliteStore) -> None:
+async def test_a_long_queue_is_committed_in_several_groups(store: SqliteStore, writer: GroupCommitWriter) -> None:
     seen: list[str] = []
-    await commits(store, seen)
-    async with held(store):
+    await commits(writer, seen)
+    async with held(writer):
         jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(501)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
@@ -111,8 +141,8 @@ async def test_a_long_queue_is_committed_in_several_groups(store: SqliteStore) -
 
 
 @pytest.mark.law("T3", "T4")
-async def test_a_conflict_in_a_group_fails_alone(store: SqliteStore) -> None:
-    async with held(store):
+async def test_a_conflict_in_a_group_fails_alone(store: SqliteStore, writer: GroupCommitWriter) -> None:
+    async with held(writer):
         jobs = [
             asyncio.create_task(store.append([notes("a")])),
             asyncio.create_task(store.append([notes("lost", tape="new"), batch(note("lost"), expect_head=7)])),
@@ -133,11 +163,13 @@ async def test_a_conflict_in_a_group_fails_alone(store: SqliteStore) -> None:
         pytest.param([notes("refused", tape="other"), batch(note("refused"), expect_head=7)], id="at its second batch"),
     ],
 )
-async def test_a_group_is_not_rolled_back_for_a_job_that_is_refused(store: SqliteStore, refused: list[Batch]) -> None:
+async def test_a_group_is_not_rolled_back_for_a_job_that_is_refused(
+    store: SqliteStore, writer: GroupCommitWriter, refused: list[Batch]
+) -> None:
     await store.append([notes("a")])
     seen: list[str] = []
-    await commits(store, seen)
-    async with held(store):
+    await commits(writer, seen)
+    async with held(writer):
         jobs = [asyncio.create_task(store.append(batches)) for batches in ([notes("b")], refused, [notes("c")])]
         await asyncio.sleep(0)
     before, conflict, after = await asyncio.gather(*jobs, return_exceptions=True)
@@ -150,10 +182,12 @@ async def test_a_group_is_not_rolled_back_for_a_job_that_is_refused(store: Sqlit
 
 
 @pytest.mark.law("T3")
-async def test_when_one_of_a_group_fills_the_disk_the_others_stand_or_fall_on_their_own(store: SqliteStore) -> None:
+async def test_when_one_of_a_group_fills_the_disk_the_others_stand_or_fall_on_their_own(
+    store: SqliteStore, writer: GroupCommitWriter
+) -> None:
     await store.append([batch(note("first", key="k"))])
-    await limit_pages(store, 12)
-    async with held(store):
+    await limit_pages(writer, 12)
+    async with held(writer):
         jobs = [
             asyncio.create_task(store.append([notes("before")])),
             asyncio.create_task(store.append([notes("small", tape="other"), notes(BIG)])),
@@ -195,13 +229,13 @@ async def fails_after_it_wrote(transaction: Transaction) -> None:
     [(rolls_back, StoreFull), (spoils_the_commit, StoreUnavailable), (fails_after_it_wrote, StoreUnavailable)],
 )
 async def test_one_that_takes_the_whole_transaction_with_it_costs_its_neighbours_nothing(
-    store: SqliteStore, spoiler: Any, told: type[StoreError]
+    store: SqliteStore, writer: GroupCommitWriter, spoiler: Any, told: type[StoreError]
 ) -> None:
     await store.append([batch(note("first", key="k"))])
-    async with held(store):
+    async with held(writer):
         jobs = [
             asyncio.create_task(store.append([notes("before")])),
-            asyncio.create_task(writer(store).submit(spoiler)),
+            asyncio.create_task(writer.submit(spoiler)),
             asyncio.create_task(store.append([batch(note("conflict", key="k"))])),
             asyncio.create_task(store.append([notes("after")])),
         ]
@@ -216,52 +250,56 @@ async def test_one_that_takes_the_whole_transaction_with_it_costs_its_neighbours
 
 @pytest.mark.law("T3")
 async def test_when_sqlite_ends_the_transaction_in_mid_group_no_later_statement_of_it_stands_alone(
-    store: SqliteStore, tmp_path: Path
+    store: SqliteStore, writer: GroupCommitWriter, tmp_path: Path
 ) -> None:
     """As it does when the disk is full at the wrong moment: what comes after would be committed at once."""
     await store.open_fork(ForkRecord("f", "tape", 0, (notes("a"),)))
     refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON entries BEGIN SELECT RAISE(ROLLBACK, 'no room'); END"
-    await writer(store).run_alone(lambda conn: conn.execute(refuse))
+    await writer.run_alone(lambda conn: conn.execute(refuse))
     jobs = [store.merge_fork("f", [notes("a")]), store.open_fork(ForkRecord("g", "tape", 0, (notes("b"),)))]
     merge, fork = await asyncio.gather(*jobs, return_exceptions=True)
     assert (isinstance(merge, StoreError), fork) == (True, None)
     assert [found.id for found in await store.forks()] == ["f", "g"]
-    await writer(store).run_alone(lambda conn: conn.execute("DROP TRIGGER refuse"))
+    await writer.run_alone(lambda conn: conn.execute("DROP TRIGGER refuse"))
     await store.merge_fork("f", [notes("a")])
     assert await texts(store) == ["a"]
 
 
 @pytest.mark.law("T3")
-async def test_a_full_disk_is_an_error_of_its_own_and_nothing_is_written(store: SqliteStore) -> None:
+async def test_a_full_disk_is_an_error_of_its_own_and_nothing_is_written(
+    store: SqliteStore, writer: GroupCommitWriter
+) -> None:
     await store.append([notes("a")])
-    await limit_pages(store, 0)
+    await limit_pages(writer, 0)
     with pytest.raises(StoreFull, match="no room"):
         await store.append([notes("b", tape="other"), notes(BIG)])
     assert (await texts(store), await whole(store, "other")) == (["a"], ())
     assert [tape.name for tape in await store.tapes()] == ["tape"]
 
 
-async def test_appends_work_again_when_there_is_room_again(store: SqliteStore) -> None:
-    await limit_pages(store, 0)
+async def test_appends_work_again_when_there_is_room_again(store: SqliteStore, writer: GroupCommitWriter) -> None:
+    await limit_pages(writer, 0)
     with pytest.raises(StoreFull):
         await store.append([notes(BIG)])
-    await limit_pages(store, None)
+    await limit_pages(writer, None)
     await store.append([notes("a", BIG)])
     assert await texts(store) == ["a", BIG]
 
 
-async def test_a_merge_onto_a_full_disk_leaves_the_fork_open(store: SqliteStore) -> None:
+async def test_a_merge_onto_a_full_disk_leaves_the_fork_open(store: SqliteStore, writer: GroupCommitWriter) -> None:
     await store.append([notes("a")])
     await store.open_fork(ForkRecord("f", "tape", 1, (notes("b"),)))
-    await limit_pages(store, 0)
+    await limit_pages(writer, 0)
     with pytest.raises(StoreFull):
         await store.merge_fork("f", [notes("b", BIG)])
     assert (await texts(store), len(await store.forks())) == (["a"], 1)
 
 
 @pytest.mark.law("T3")
-async def test_a_caller_cancelled_before_its_append_began_wrote_nothing(store: SqliteStore) -> None:
-    async with held(store):
+async def test_a_caller_cancelled_before_its_append_began_wrote_nothing(
+    store: SqliteStore, writer: GroupCommitWriter
+) -> None:
+    async with held(writer):
         kept = asyncio.create_task(store.append([notes("kept")]))
         gone = asyncio.create_task(store.append([notes("gone")]))
         await asyncio.sleep(0)
@@ -319,13 +357,14 @@ async def test_a_writer_that_is_cancelled_in_mid_group_leaves_no_transaction_ope
     """As at the end of an event loop, which cancels every task."""
     for rounds in range(25):
         path = tmp_path / f"{rounds}.db"
+        others = asyncio.all_tasks()
         store = await open_store(path, salt=CountingSalt(), now=SteppingClock())
-        task = writer(store)._task
-        assert task is not None
+        tasks_of_store = asyncio.all_tasks() - others
         jobs = [asyncio.create_task(store.append([notes("x"), notes("y", tape="other")])) for _ in range(5)]
         for _ in range(rounds):
             await asyncio.sleep(0)
-        task.cancel()
+        for task in tasks_of_store:
+            task.cancel()
         ends = await asyncio.gather(*jobs, return_exceptions=True)
         with pytest.raises(StoreUnavailable):
             await store.append([notes("z")])
@@ -345,9 +384,9 @@ async def test_contents_are_encoded_and_hashed_before_they_wait_for_their_group(
         sizes.append(size)
         return bytes([len(sizes)]) * size
 
-    store = await open_store(tmp_path / "salted.db", salt=salt, now=SteppingClock())
+    store, writer = await open_with_writer(tmp_path / "salted.db", salt=salt)
     try:
-        async with held(store):
+        async with held(writer):
             jobs = [asyncio.create_task(store.append([notes(text, text)])) for text in "ab"]
             await asyncio.sleep(0)
             assert sizes == [32, 32]
@@ -368,10 +407,10 @@ async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
 
 async def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path) -> None:
     before = set(threading.enumerate())
-    store = await open_store(tmp_path / "cancel.db", salt=CountingSalt(), now=SteppingClock())
+    store, writer = await open_with_writer(tmp_path / "cancel.db")
     threads = set(threading.enumerate()) - before
     assert len(threads) == 3
-    async with held(store):
+    async with held(writer):
         closing = asyncio.create_task(store.aclose())
         await asyncio.sleep(0)
         closing.cancel()
@@ -382,37 +421,62 @@ async def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path)
     assert not any(thread.is_alive() for thread in threads)
 
 
+class FaultyCheckpointer(WalCheckpointer):
+    """Fails after the first commit, once `may_fail` is set."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__(database, BUSY_MS)
+        self.commits = 0
+        self.is_reached, self.may_fail = asyncio.Event(), asyncio.Event()
+
+    async def after_commit(self, conn: aiosqlite.Connection, *, idle: bool) -> None:
+        """See `WalCheckpointer.after_commit`."""
+        self.commits += 1
+        if self.commits == 1:
+            self.is_reached.set()
+            await self.may_fail.wait()
+            raise RuntimeError("a fault of ours")
+        await super().after_commit(conn, idle=idle)
+
+
 async def test_a_fault_of_the_writer_fails_what_waits_and_hangs_nobody(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*_: object) -> None:
-        raise RuntimeError("a fault of ours")
-
-    with monkeypatch.context() as inside:
-        inside.setattr(writer(store), "_commit_queued", broken)
+    checkpointer = FaultyCheckpointer(tmp_path / "bubbot.db")
+    store, _ = await open_with_writer(tmp_path / "bubbot.db", checkpointer=checkpointer)
+    try:
         async with asyncio.timeout(LIMIT):
-            ends = await asyncio.gather(*[store.append([notes("a")]) for _ in range(3)], return_exceptions=True)
-    assert [type(end) for end in ends] == [StoreUnavailable] * 3
-    assert "database writer failed" in caplog.text
-    assert [entry.id for entry in (await store.append([notes("a")]))[0]] == [1]
+            await store.append([notes("a")])
+            await checkpointer.is_reached.wait()
+            jobs = [asyncio.create_task(store.append([notes("b")])) for _ in range(3)]
+            await asyncio.sleep(0)
+            checkpointer.may_fail.set()
+            ends = await asyncio.gather(*jobs, return_exceptions=True)
+        assert [type(end) for end in ends] == [StoreUnavailable] * 3
+        assert "database writer failed" in caplog.text
+        assert [entry.id for entry in (await store.append([notes("c")]))[0]] == [2]
+    finally:
+        await store.aclose()
 
 
-async def test_a_connection_that_is_lost_fails_every_append_and_hangs_none(store: SqliteStore) -> None:
-    await writer(store).run_alone(lambda conn: conn.close())
+async def test_a_connection_that_is_lost_fails_every_append_and_hangs_none(
+    store: SqliteStore, writer: GroupCommitWriter
+) -> None:
+    await writer.run_alone(lambda conn: conn.close())
     async with asyncio.timeout(LIMIT):
         ends = await asyncio.gather(*[store.append([notes("a")]) for _ in range(3)], return_exceptions=True)
     assert [type(end) for end in ends] == [StoreUnavailable] * 3
 
 
 async def test_another_program_that_holds_the_database_is_an_error_that_says_so(
-    store: SqliteStore, tmp_path: Path
+    store: SqliteStore, writer: GroupCommitWriter, tmp_path: Path
 ) -> None:
-    await writer(store).run_alone(lambda conn: conn.execute_fetchall("PRAGMA busy_timeout = 1"))
+    await writer.run_alone(lambda conn: conn.execute_fetchall("PRAGMA busy_timeout = 1"))
     other = sqlite3.connect(tmp_path / "bubbot.db", isolation_level=None)
     try:
         other.execute("BEGIN IMMEDIATE")
         begins: list[str] = []
-        await writer(store).run_alone(lambda conn: conn.set_trace_callback(begins.append))
+        await writer.run_alone(lambda conn: conn.set_trace_callback(begins.append))
         ends = await asyncio.gather(*[store.append([notes(text)]) for text in "abc"], return_exceptions=True)
         assert [(type(end), "locked" in str(end)) for end in ends] == [(StoreUnavailable, True)] * 3
         assert len([sql for sql in begins if sql.startswith("BEGIN")]) == 1, "each attempt waits as long again"
@@ -423,11 +487,11 @@ async def test_another_program_that_holds_the_database_is_an_error_that_says_so(
 
 
 @pytest.fixture
-async def patient(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+async def patient(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, GroupCommitWriter]]:
     """A store that waits where the disk is full, and tries again at once."""
-    opened = await open_store(tmp_path / "patient.db", salt=CountingSalt(), now=SteppingClock(), room_retry=0.0)
-    yield opened
-    await opened.aclose()
+    store, writer = await open_with_writer(tmp_path / "patient.db", room_retry=0.0)
+    yield store, writer
+    await store.aclose()
 
 
 async def full(store: SqliteStore) -> None:
@@ -439,21 +503,22 @@ async def full(store: SqliteStore) -> None:
 
 @pytest.mark.law("T3")
 async def test_a_patient_writer_waits_on_a_full_disk_and_goes_on_in_order_when_there_is_room(
-    patient: SqliteStore, caplog: pytest.LogCaptureFixture
+    patient: tuple[SqliteStore, GroupCommitWriter], caplog: pytest.LogCaptureFixture
 ) -> None:
-    await patient.append([notes("a")])
-    await limit_pages(patient, 0)
-    big = asyncio.create_task(patient.append([notes(BIG)]))
-    await full(patient)
-    small = asyncio.create_task(patient.append([notes("b")]))
-    room = asyncio.create_task(patient.wait_for_room())
+    store, writer = patient
+    await store.append([notes("a")])
+    await limit_pages(writer, 0)
+    big = asyncio.create_task(store.append([notes(BIG)]))
+    await full(store)
+    small = asyncio.create_task(store.append([notes("b")]))
+    room = asyncio.create_task(store.wait_for_room())
     for _ in range(20):  # tries that find no room
-        await patient.head("tape")
-    assert (big.done(), small.done(), room.done(), await texts(patient)) == (False, False, False, ["a"])
-    await limit_pages(patient, None)
+        await store.head("tape")
+    assert (big.done(), small.done(), room.done(), await texts(store)) == (False, False, False, ["a"])
+    await limit_pages(writer, None)
     await asyncio.gather(big, small, room)
-    assert await texts(patient) == ["a", BIG, "b"]
-    assert not patient.is_full
+    assert await texts(store) == ["a", BIG, "b"]
+    assert not store.is_full
     told = [one for one in caplog.records if getattr(one, "action", "") in ("store.full", "store.room")]
     assert [(one.levelname, getattr(one, "action", "")) for one in told] == [
         ("ERROR", "store.full"),
@@ -461,29 +526,35 @@ async def test_a_patient_writer_waits_on_a_full_disk_and_goes_on_in_order_when_t
     ]
 
 
-async def test_who_stops_waiting_for_room_wrote_nothing_and_holds_up_nobody(patient: SqliteStore) -> None:
-    await limit_pages(patient, 0)
-    big = asyncio.create_task(patient.append([notes(BIG)]))
-    await full(patient)
+async def test_who_stops_waiting_for_room_wrote_nothing_and_holds_up_nobody(
+    patient: tuple[SqliteStore, GroupCommitWriter],
+) -> None:
+    store, writer = patient
+    await limit_pages(writer, 0)
+    big = asyncio.create_task(store.append([notes(BIG)]))
+    await full(store)
     big.cancel()
     await asyncio.gather(big, return_exceptions=True)
-    await limit_pages(patient, None)
-    await patient.append([notes("b")])
-    assert await texts(patient) == ["b"]
+    await limit_pages(writer, None)
+    await store.append([notes("b")])
+    assert await texts(store) == ["b"]
 
 
-async def test_what_waits_for_room_fails_when_the_store_is_closed(patient: SqliteStore) -> None:
-    await limit_pages(patient, 0)
-    big = asyncio.create_task(patient.append([notes(BIG)]))
-    await full(patient)
-    await patient.aclose()
+async def test_what_waits_for_room_fails_when_the_store_is_closed(
+    patient: tuple[SqliteStore, GroupCommitWriter],
+) -> None:
+    store, writer = patient
+    await limit_pages(writer, 0)
+    big = asyncio.create_task(store.append([notes(BIG)]))
+    await full(store)
+    await store.aclose()
     with pytest.raises(StoreError):
         await big
 
 
 async def test_who_waits_for_room_no_longer_hears_so_at_once_and_not_at_the_next_try(tmp_path: Path) -> None:
-    store = await open_store(tmp_path / "hour.db", salt=CountingSalt(), now=SteppingClock(), room_retry=3600.0)
-    await limit_pages(store, 0)
+    store, writer = await open_with_writer(tmp_path / "hour.db", room_retry=3600.0)
+    await limit_pages(writer, 0)
     big = asyncio.create_task(store.append([notes(BIG)]))
     await full(store)
     store.stop_waiting_for_room()

@@ -472,7 +472,7 @@ async def open_store(
     """
     store = SqliteStore(path, salt)
     checkpointer = WalCheckpointer(path, int(BUSY_SECONDS * 1000), limits, on_newest)
-    connector = partial(_writing, path, now(), on_migration)
+    connector = partial(open_writer, path, now(), on_migration)
     await store.start(GroupCommitWriter(connector, salt, checkpointer, store.check_file, room_retry))
     return store
 
@@ -484,14 +484,15 @@ async def open_readonly(path: Path) -> SqliteStore:
     return store
 
 
-def _writing(path: Path, now: datetime, aside: MigrationHook) -> sqlite3.Connection:
+def open_writer(path: Path, now: datetime, on_migration: MigrationHook) -> sqlite3.Connection:
+    """Open a writing connection; create or migrate the database first. See `open_store`."""
     with suppress(OSError):  # for its owner alone; SQLite gives its other files the same mode, and reports errors
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    return prepare(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
+    return prepare(conn, partial(_prepare_writing, path=path, now=now, on_migration=on_migration))
 
 
-def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside: MigrationHook) -> None:
+def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, on_migration: MigrationHook) -> None:
     version = check_version(conn)
     if version == 0:
         conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # on the empty file; later that would need a VACUUM
@@ -503,5 +504,5 @@ def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside:
     if version:
         refuse_unguarded(conn, path)
     if 0 < version < len(MIGRATIONS):
-        aside(path, version, now)
+        on_migration(path, version, now)
     migrate(conn, now=timestamp(now))
