@@ -87,19 +87,21 @@ async def test_a_backup_every_second_for_half_a_minute_under_load(sqlite_store: 
 
 
 async def test_what_is_written_while_pages_are_copied_is_not_in_the_copy_and_restarts_nothing(
-    sqlite_store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("bubbot.stores.sqlite.backup._PAGES", 1)
-    await sqlite_store.append([notes(*["x" * 1000] * 500)])
-    head = await sqlite_store.deployment_head()
-    target = tmp_path / "copy.db"
-    copying = asyncio.create_task(asyncio.to_thread(copy_database, sqlite_store.path, target))
-    while not copying.done() and not (target.exists() and target.stat().st_size):  # noqa: ASYNC110
-        await asyncio.sleep(0)  # the first page is there when it is settled what is copied
-    while not copying.done():
-        await sqlite_store.append([notes("meanwhile")])
-    assert (await copying).head == head
-    assert len(await whole(sqlite_store)) > 500
+    await sqlite_store.append([notes(*["x" * 10_000] * 1000)])
+    head, loop = await sqlite_store.deployment_head(), asyncio.get_running_loop()
+    copied_pages: list[int] = []
+
+    def write_meanwhile(done: int, _total: int) -> None:
+        assert done > max(copied_pages, default=0), "the copy began again"
+        copied_pages.append(done)
+        asyncio.run_coroutine_threadsafe(sqlite_store.append([notes("meanwhile")]), loop).result()
+
+    content = await asyncio.to_thread(copy_database, sqlite_store.path, tmp_path / "copy.db", write_meanwhile)
+    assert content.head == head
+    assert len(copied_pages) > 2
+    assert len(await whole(sqlite_store)) == 1000 + len(copied_pages)
 
 
 async def test_the_manifest_says_what_is_in_the_backup(sqlite_store: SqliteStore, tmp_path: Path) -> None:

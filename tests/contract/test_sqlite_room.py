@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from bubbot.stores.sqlite.sizes import WalCheckpointer, WalLimits, wal_size
+from bubbot.stores.sqlite.sizes import WalLimits, wal_size
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
@@ -21,6 +21,7 @@ from tests.tapes import batch, note, notes, texts
 
 MB = 1 << 20
 SMALL = WalLimits(short=MB // 2, long=2 * MB, step=MB)
+NEVER = WalLimits(short=1 << 40, long=1 << 40)
 
 
 def wal(store: SqliteStore) -> int:
@@ -36,10 +37,14 @@ async def write(store: SqliteStore, megabytes: int) -> int:
     return most
 
 
-def look_after(store: SqliteStore, limits: WalLimits | None) -> None:
-    assert store._writer is not None
-    never = WalLimits(short=1 << 40, long=1 << 40)
-    store._writer._checkpointer = WalCheckpointer(store.path, 10_000, limits or never)
+@asynccontextmanager
+async def opened(path: Path, limits: WalLimits) -> AsyncIterator[SqliteStore]:
+    """Open a store whose write-ahead log has these limits."""
+    store = await open_store(path, salt=CountingSalt(), now=SteppingClock(), limits=limits)
+    try:
+        yield store
+    finally:
+        await store.aclose()
 
 
 @contextmanager
@@ -89,30 +94,26 @@ async def test_the_log_stays_short_under_sustained_writes_and_is_empty_when_they
     await until(lambda: wal(sqlite_store) <= 4_194_304)
 
 
-async def test_the_log_stays_bounded_where_readers_overlap_and_never_leave_it_alone(
-    sqlite_store: SqliteStore,
-) -> None:
-    look_after(sqlite_store, SMALL)
-    with readers_that_overlap(sqlite_store.path):
-        assert await write(sqlite_store, 10) < SMALL.long + 2 * MB
+async def test_the_log_stays_bounded_where_readers_overlap_and_never_leave_it_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path / "bubbot.db", SMALL) as store:
+        with readers_that_overlap(store.path):
+            assert await write(store, 10) < SMALL.long + 2 * MB
 
 
-async def test_without_anybody_who_sees_to_it_the_log_grows_beside_them(sqlite_store: SqliteStore) -> None:
-    look_after(sqlite_store, None)
-    with readers_that_overlap(sqlite_store.path):
-        assert await write(sqlite_store, 10) > 6 * MB
+async def test_without_anybody_who_sees_to_it_the_log_grows_beside_them(tmp_path: Path) -> None:
+    async with opened(tmp_path / "bubbot.db", NEVER) as store:
+        with readers_that_overlap(store.path):
+            assert await write(store, 10) > 6 * MB
 
 
-async def test_a_long_reader_makes_the_log_grow_only_until_it_leaves_and_delays_nobody_for_long(
-    sqlite_store: SqliteStore,
-) -> None:
-    look_after(sqlite_store, WalLimits(short=MB // 2, long=64 * MB, step=MB))
-    with a_reader(sqlite_store.path):
-        async with asyncio.timeout(10):
-            await write(sqlite_store, 5)
-        assert wal(sqlite_store) > 4 * MB
-    await sqlite_store.append([notes("one more")])
-    await until(lambda: wal(sqlite_store) <= SMALL.short)
+async def test_a_long_reader_makes_the_log_grow_only_until_it_leaves_and_delays_nobody_for_long(tmp_path: Path) -> None:
+    async with opened(tmp_path / "bubbot.db", WalLimits(short=MB // 2, long=64 * MB, step=MB)) as store:
+        with a_reader(store.path):
+            async with asyncio.timeout(10):
+                await write(store, 5)
+            assert wal(store) > 4 * MB
+        await store.append([notes("one more")])
+        await until(lambda: wal(store) <= SMALL.short)
 
 
 async def test_room_that_was_erased_goes_back_to_the_disk(sqlite_store: SqliteStore) -> None:

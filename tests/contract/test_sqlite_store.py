@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
-import aiosqlite
 import pytest
 
-from bubbot.errors import StoreError, StoreTooNew, StoreUnavailable, TapeCorrupt, TapeError
+from bubbot.errors import StoreTooNew, StoreUnavailable, TapeCorrupt, TapeError
+from bubbot.stores.sqlite.connections import open_reader
 from bubbot.stores.sqlite.schema import MIGRATIONS
-from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
+from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store, open_writer
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.store import ForkRecord, ResetBatch
-from tests.doubles import CountingSalt, SteppingClock
+from tests.doubles import START, CountingSalt, SteppingClock
 from tests.raw import raw, tamper
 from tests.tapes import batch, note, notes, texts, whole
 
@@ -90,15 +91,9 @@ async def test_content_is_kept_as_plain_json_text(path: Path) -> None:
 
 
 async def test_the_database_is_durable_by_its_settings(path: Path) -> None:
-    async with opened(path) as store:
-        writer = store._writer
-        assert writer is not None
-
-        async def settings(conn: aiosqlite.Connection) -> list[object]:
-            names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
-            return [row[0] for name in names for row in await conn.execute_fetchall(f"PRAGMA {name}")]
-
-        assert await writer.run_alone(settings) == ["wal", 2, 1, 1]
+    with closing(open_writer(path, START, lambda *_: None)) as conn:
+        names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
+        assert [conn.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == ["wal", 2, 1, 1]
 
 
 async def test_the_database_and_the_files_beside_it_are_for_their_owner_alone(path: Path) -> None:
@@ -255,12 +250,22 @@ async def test_a_reader_refuses_to_write(path: Path, write: Callable[[SqliteStor
 
 
 @pytest.mark.law("T1")
-async def test_the_connections_of_readers_cannot_write_at_all(path: Path) -> None:
+async def test_the_connections_of_readers_cannot_write_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[str] = []
+
+    def open_and_write(database: Path) -> sqlite3.Connection:
+        conn = open_reader(database)
+        try:
+            conn.execute("INSERT INTO tapes (name) VALUES ('x')")
+        except sqlite3.OperationalError as error:
+            refused.append(str(error))
+        return conn
+
+    monkeypatch.setattr("bubbot.stores.sqlite.store.open_reader", open_and_write)
     async with opened(path) as store:
         await store.append([notes("a")])
-        for conn in (store._reader, store._scanner):
-            with pytest.raises(StoreError):
-                await conn.fetch("INSERT INTO tapes (name) VALUES ('x')")
+        assert [tape.name for tape in await store.tapes()] == ["tape"]
+    assert refused == ["attempt to write a readonly database"] * 2
 
 
 async def test_a_reader_does_not_make_a_missing_database(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import aiosqlite
 
 from bubbot.errors import BubbotError
+from bubbot.stores.sqlite.connections import connected, open_reader
 from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import TapeEntry
@@ -64,7 +66,7 @@ async def answer(source: Fetches, query: TapeQuery) -> Answer:
         return type(error)
 
 
-async def answers(store: SqliteStore, asked: Sequence[TapeQuery]) -> list[Answer]:
+async def answers(database: Path, asked: Sequence[TapeQuery]) -> list[Answer]:
     """The same for many queries, without those who look at texts going another way."""
 
     async def attempt(conn: aiosqlite.Connection, query: TapeQuery) -> Answer:
@@ -73,5 +75,5 @@ async def answers(store: SqliteStore, asked: Sequence[TapeQuery]) -> list[Answer
         except BubbotError as error:
             return type(error)
 
-    async with store._reader.snapshot() as conn:
+    async with connected(partial(open_reader, database)) as conn:
         return [await attempt(conn, query) for query in asked]

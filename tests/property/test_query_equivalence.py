@@ -60,7 +60,7 @@ def test_every_store_answers_a_query_as_evaluate_does(
             assert await answer(bench.store, query) == wanted
             assert await answer(memory, query) == wanted
         everything = thorough(queried)
-        for query, found in zip(everything, await answers(bench.store, everything), strict=True):
+        for query, found in zip(everything, await answers(bench.path, everything), strict=True):
             assert found == meant(entries, query), query
 
     bench.run(check(bench.fresh(), bench.fresh()))

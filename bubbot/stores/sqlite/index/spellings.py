@@ -15,7 +15,7 @@ from bubbot.tape.words import is_spelt, strip_accents
 
 MAX_SPELLINGS = 96
 """The most words that a misspelt word is taken for: the closest, and of equally close ones the most frequent."""
-_TERMS_PER_ENTRY = 40_000
+TERMS_PER_ENTRY = 40_000
 """Words of an index from which on a spelling that may be chance has to stand in more than one entry."""
 _GROWTH = 0.9  # how fast the entries grow with the words
 _CHANCE_LETTERS = 4
@@ -37,7 +37,7 @@ async def find_spellings(conn: aiosqlite.Connection, word: str, *, is_alone: boo
     counts = await _count_entries(conn, [*mistakes])
     if is_alone:
         ((terms,),) = await conn.execute_fetchall("SELECT coalesce(max(id), 0) FROM term")
-        least = (terms / _TERMS_PER_ENTRY) ** _GROWTH
+        least = (terms / TERMS_PER_ENTRY) ** _GROWTH
         mistakes = {
             near: number
             for near, number in mistakes.items()

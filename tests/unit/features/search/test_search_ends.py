@@ -12,8 +12,7 @@ import pytest
 
 from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
-from bubbot.stores.sqlite import text as text_module
-from bubbot.stores.sqlite.index.reader import IndexUnreadable, SqliteIndex
+from bubbot.stores.sqlite.index.reader import IndexPlace, IndexUnreadable, SqliteIndex
 from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, message
@@ -47,27 +46,26 @@ async def test_a_scan_in_place_of_a_damaged_index_answers_all_queries_from_one_s
     chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat.append([message("user", "word")])
+    indexer = sqlite_store.build_indexer()
+    await indexer.fill()
+    await indexer.aclose()
 
     async def scan_and_write(conn: aiosqlite.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
         found_entries = await find_entries(conn, query)
         await chat.append([message("user", "another word")])
         return found_entries
 
-    find, asked = text_module._find, 0
+    damages: list[str] = []
 
-    async def find_damage(
-        conn: aiosqlite.Connection, query: TapeQuery, index: SqliteIndex | None
-    ) -> tuple[TapeEntry, ...]:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            raise IndexUnreadable("malformed")
-        return await find(conn, query, index)
+    def find_damage(_self: SqliteIndex, _place: IndexPlace, part: str) -> Never:
+        damages.append(part)
+        raise IndexUnreadable("malformed")
 
-    monkeypatch.setattr(text_module, "_find", find_damage)
+    monkeypatch.setattr(SqliteIndex, "find_part", find_damage)
     monkeypatch.setattr("bubbot.stores.sqlite.text.find_entries", scan_and_write)
-    first, second = await sqlite_store.fetch([TapeQuery("chat", text="word")] * 2)
+    first, second = await sqlite_store.fetch([TapeQuery("chat", searchable_text="word", newest=True)] * 2)
     assert len(first) == len(second) == 1
+    assert damages == ["word"]
 
 
 ENDLESS = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) FROM n"
@@ -91,7 +89,7 @@ async def test_the_statement_of_a_search_that_nobody_waits_for_is_interrupted(
         raise AssertionError("it ended")
 
     with monkeypatch.context() as inside:
-        inside.setattr("bubbot.stores.sqlite.text._find", search_without_end)
+        inside.setattr("bubbot.stores.sqlite.text.find_entries", search_without_end)
         if not is_cancelled:
             inside.setattr("bubbot.stores.sqlite.text.SEARCH_TIMEOUT_SECONDS", 0.2)
         task = asyncio.create_task(sqlite_store.fetch([TapeQuery("chat", text="word")]))

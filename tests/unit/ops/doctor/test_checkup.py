@@ -253,10 +253,9 @@ class TestDatabase:
             assert "database.journal" not in told
             conn.execute("VACUUM")  # goes through the journal, which nobody empties
             conn.execute("CREATE TABLE filler (data BLOB)")
-            for _ in range(4):
+            for _ in range(8):
                 conn.execute("INSERT INTO filler VALUES (zeroblob(500000))")
                 conn.execute("DELETE FROM filler")
-            monkeypatch.setattr("bubbot.ops.doctor.database._MAX_JOURNAL_RATIO", 0)
             assert level(database(home), "database.journal") == "warning"
 
     @plants("database.empty")

@@ -244,7 +244,7 @@ async def test_among_many_words_a_short_one_that_is_close_to_a_single_entry_is_n
         "jasmyn": [9],
     }
     assert {word: sorted(await found(chat, word)) for word in typed} == typed
-    monkeypatch.setattr(spellings, "_TERMS_PER_ENTRY", 6)
+    monkeypatch.setattr(spellings, "TERMS_PER_ENTRY", 6)
     # Swapped letters, accents, a second entry, one more letter in common or another word beside it are no chance.
     typed |= {"tanaki": [], "mandlim": [], "jasmyn": []}
     assert {word: sorted(await found(chat, word)) for word in typed} == typed
@@ -271,11 +271,13 @@ async def test_words_of_any_length_are_repaired(chat: TapeService, filler: Index
     assert entry <= 4
 
 
-async def test_what_the_index_finds_is_the_answer(chat: TapeService, filler: Indexer) -> None:
+async def test_what_the_index_finds_is_the_answer(
+    chat: TapeService, sqlite_store: SqliteStore, filler: Indexer
+) -> None:
     """Nothing twice, nothing too much, and nothing after the entry as of which it is asked."""
     await chat.append([message("user", f"the {'volcano' if number % 3 else 'glacier'}") for number in range(12)])
     await filler.fill()
-    kept = await whole(chat._store, chat.name)
+    kept = await whole(sqlite_store, chat.name)
     for as_of in (None, 2, 7, 11):
         for limit in (None, 1, 3, 50):
             query = TapeQuery(chat.name, searchable_text="volcano", newest=True, limit=limit, as_of=as_of)
@@ -401,30 +403,34 @@ async def test_a_person_is_looked_up_and_others_are_not_read(
     assert set(read) == {1}
 
 
-async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: Indexer, path: Path) -> None:
+async def test_filling_goes_on_where_it_was_ended(
+    chat: TapeService, sqlite_store: SqliteStore, filler: Indexer, path: Path
+) -> None:
     await chat.append([message("user", f"word{number}") for number in range(900)])
     assert await filler.step() == 400
-    await filler._writer.aclose()
+    await filler.aclose()
     made = inode(path)
-    state = await chat._store.index_state()  # type: ignore[attr-defined]
+    state = await sqlite_store.index_state()
+    assert state is not None
     assert (state.position, state.behind, state.fresh) == (400, 500, True)
-    assert await filler.step() == 400
-    await filler.fill()
+    next_filler = sqlite_store.build_indexer()
+    assert await next_filler.step() == 400
+    await next_filler.fill()
+    await next_filler.aclose()
     assert inode(path) == made
-    assert await inspect_index(path.with_name("bubbot.db")) == await chat._store.index_state()  # type: ignore[attr-defined]
+    assert await inspect_index(path.with_name("bubbot.db")) == await sqlite_store.index_state()
     assert await found(chat, "word5") == [6, *range(600, 581, -1)], "the word itself comes before longer ones"
 
 
 async def test_a_filling_that_fails_in_the_middle_is_as_if_it_had_not_been(
-    chat: TapeService, filler: Indexer, path: Path
+    chat: TapeService, filler: Indexer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("bubbot.stores.sqlite.index.schema.BUSY_SECONDS", 0.001)
     await chat.append([message("user", "volcano")])
     await filler.fill()
     await chat.append([message("user", "cathedral")])
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert filler._writer._index is not None
-        await filler._writer._index.fetch("PRAGMA busy_timeout = 1")
         with pytest.raises(StoreUnavailable):
             await filler.fill()
         other.execute("ROLLBACK")
@@ -489,7 +495,7 @@ async def test_an_index_from_before_an_erasure_is_never_used_and_made_anew(
     """As after a crash between the erasing commit and the deletion of the file."""
     await chat.append([message("user", "the volcano")])
     await filler.fill()
-    await filler._writer.aclose()
+    await filler.aclose()
     old = shutil.copy(path, tmp_path / "old")
     await chat.reset(archive=False)
     shutil.copy(old, path)
@@ -533,7 +539,7 @@ async def test_a_file_that_is_no_index_is_made_anew(
 ) -> None:
     await chat.append([message("user", "volcano"), *[message("user", f"word{number}") for number in range(500)]])
     await filler.fill()
-    await filler._writer.aclose()
+    await filler.aclose()
     spoil(path, how)
     assert await found(chat, "volcano") == [1]
     assert await rank(chat, "which volcanoes?") == [1]
