@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 
@@ -156,9 +157,11 @@ async def test_a_list_goes_once_many_parts_were_sent_after_it(
     """A bot that runs for years does not keep what it has sent."""
     monkeypatch.setattr("channels.discord.sender.MAX_NOTED_PARTS", 2)
     part = MessagePart(str(room.id), "never sent", key="k")
+    long_ago, later = (now() - timedelta(minutes=minutes) for minutes in (20, 10))
     async with opened(server) as channel:
-        assert await channel.find(part, now().isoformat()) == []
+        assert await channel.find(part, long_ago.isoformat()) == []
         for number in range(3):
             await channel.send(MessagePart(str(room.id), f"answer {number}", key=f"sent {number}"))
-        assert not channel._sender._own
-        assert await channel.find(MessagePart(str(room.id), "answer 2", key="sent 2"), now().isoformat()) != []
+        assert await channel.find(MessagePart(str(room.id), "answer 2", key="sent 2"), later.isoformat()) != []
+    old_list, new_list = (int(call.query["after"]) for call in server.calls(LIST))
+    assert new_list > old_list, "the list of long ago is still there"

@@ -22,7 +22,6 @@ from bubbot.ports.channel import (
 from channels.telegram.api import UPDATE_KINDS, TelegramApi
 from channels.telegram.channel import TelegramChannel, create
 from channels.telegram.errors import TelegramUnavailable
-from channels.telegram.http import DirectHttp
 from channels.telegram.settings import TelegramSettings
 from tests.fakes.connections import accepting
 from tests.fakes.telegram_channel import (
@@ -182,15 +181,25 @@ class TestPolling:
         server.updates = [update(1, "one")]
         heard = Heard(server)
         proxy = {"proxy": server.url} if proxied else {}
-        async with opened(server, replace(FAST, poll_margin=0.2), **proxy) as channel:
-            async with running(channel, heard):
-                await server.until(lambda: bool(server.sent("getUpdates")))
-                client = _client(channel)
-                await server.until(lambda: len(heard.events) == 1)
-            assert client.is_closed if proxied else client.closed
-            assert _client(channel) is not client
+        async with opened(server, replace(FAST, poll_margin=0.2), **proxy) as channel, running(channel, heard):
+            await server.until(lambda: len(heard.events) == 1)
+            wedged, following, *_ = server.connections("getUpdates")
+            assert following is not wedged
+            assert wedged.is_closing()
         assert heard.texts() == ["one"]
         assert "neither came back nor failed within 0.2 s" in caplog.text
+
+    @pytest.mark.parametrize("proxied", [False, True])
+    async def test_after_an_unreadable_answer_the_next_poll_has_a_new_connection(
+        self, server: ScriptedServer, *, proxied: bool
+    ) -> None:
+        server.say("getUpdates", [], [], Page(200, b"no JSON"))
+        proxy = {"proxy": server.url} if proxied else {}
+        async with opened(server, **proxy) as channel, running(channel, Heard(server)):
+            await server.until(lambda: len(server.sent("getUpdates")) >= 4)
+        _, before, failed, following, *_ = server.connections("getUpdates")
+        assert failed is before
+        assert following is not failed
 
     async def test_a_poll_that_trickles_is_given_up_too(self, server: ScriptedServer) -> None:
         """Each byte is news for the HTTP library: only a limit on the whole poll ends it."""
@@ -382,9 +391,3 @@ async def test_two_bots_share_nothing(server: ScriptedServer) -> None:
         await other.send(MessagePart("77", "b"))
     assert ["link_preview_options" in sent for sent in server.sent("sendMessage")] == [True, False]
     assert ME["username"] == "our_bot"
-
-
-def _client(channel: TelegramChannel) -> Any:
-    """The connections of the polls."""
-    polls: Any = channel.api._polls
-    return polls._session if isinstance(polls, DirectHttp) else polls._client

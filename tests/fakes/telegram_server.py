@@ -48,10 +48,11 @@ DROP = object()
 
 @dataclass(frozen=True)
 class Call:
-    """A request as it came; uploads as (file name, media type, bytes)."""
+    """A request as it came; uploads as (file name, media type, bytes); `connection` is that on which it came."""
 
     method: str
     parameters: dict[str, Any]
+    connection: asyncio.Transport
 
 
 class ScriptedServer:
@@ -74,6 +75,10 @@ class ScriptedServer:
     def methods(self) -> list[str]:
         return [call.method for call in self.calls]
 
+    def connections(self, method: str) -> list[asyncio.Transport]:
+        """Return on which connection each call of a method came."""
+        return [call.connection for call in self.calls if call.method == method]
+
     def sent(self, method: str) -> list[dict[str, Any]]:
         return [call.parameters for call in self.calls if call.method == method]
 
@@ -88,7 +93,8 @@ class ScriptedServer:
         assert request.match_info["token"] == TOKEN
         method = request.match_info["method"]
         parameters = await _parameters(request)
-        self.calls.append(Call(method, parameters))
+        assert request.transport is not None
+        self.calls.append(Call(method, parameters, request.transport))
         self.complaints += JUDGE.check_call(method, *_as_text(parameters))
         self.changed.set()
         queue = self._answers[method]
