@@ -17,7 +17,7 @@ from typing import Any
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.tapes import new_id
 from bubbot.home import Home
-from bubbot.ports.channel import Attachment, Channel, Edit, Inbound, Sender
+from bubbot.ports.channel import Attachment, Edit, Inbound, Sender
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
 from tests.e2e.model_paths import via
@@ -48,9 +48,8 @@ def addresses(server: StrictServer) -> dict[str, str]:
 class Files(KeptChannel):
     """A chat whose files can be fetched."""
 
-    def __init__(self, real: Any, files: Mapping[str, bytes]) -> None:
+    def __init__(self, files: Mapping[str, bytes]) -> None:
         super().__init__("stdin")
-        self.blob = real._options.read_blob
         self.files = dict(files)
 
 
@@ -87,15 +86,15 @@ class Talk:
     async def opened(self) -> AsyncIterator[Talk]:
         """The bot runs within the block."""
 
-        def channel(real: Channel) -> Channel:
-            return Files(real, self.files)
-
+        channel = Files(self.files)
         keys: dict[str, Any] = {"name": self.name, "api_key": "sk-canary-4", "via": via(), **self.keys}
         if self.name.startswith("openai/"):
             keys["api_base"] = f"{self.server.address}/own/v1"
         model = ModelSettings(retries=1, retry_wait=0.01, **keys)
-        async with open_app(Settings(model=model), Home(self.home), wrappers=PortWrappers(channel=channel)) as app:
-            self.app = app
+        async with open_app(
+            Settings(model=model), Home(self.home), wrappers=PortWrappers(channel=lambda _: channel)
+        ) as app:
+            self.app, channel.blob = app, app.channel_factory.blob_reader("stdin")
             await app.recover_all()
             yield self
             app.runtime.pause()

@@ -38,22 +38,14 @@ pytestmark = [
 VOICE = Attachment("voice", "", "audio/ogg", kind="voice")
 
 
-class Platform(KeptChannel):
-    """Sends back what it is given; reads files where its real adapter would."""
-
-    def __init__(self, real: Any) -> None:
-        super().__init__("stdin")
-        self.blob = real._options.read_blob
-
-
 def settings(address: str, *, name: str = "openai/gpt-4o", **attachments: Any) -> Settings:
     model = ModelSettings(name=name, api_base=address, api_key="sk-x", retries=1, retry_wait=0.01, via=via())  # type: ignore[arg-type]
     return make_settings(AttachmentSettings(**attachments), model=model)
 
 
-def wrapped(made: list[Platform], **files: bytes) -> PortWrappers:
-    def channel(real: Channel) -> Channel:
-        made.append(Platform(real))
+def wrapped(made: list[KeptChannel], **files: bytes) -> PortWrappers:
+    def channel(_: Channel) -> Channel:
+        made.append(KeptChannel("stdin"))
         made[0].files = dict(files)
         return made[0]
 
@@ -74,7 +66,7 @@ def images(body: dict[str, Any]) -> list[bytes]:
 
 
 async def test_the_bytes_of_an_image_arrive_and_requests_extend_each_other(tmp_path: Path) -> None:
-    made: list[Platform] = []
+    made: list[KeptChannel] = []
     async with serving(says("A dot."), says("Grey."), says("Two.")) as server:
         given = settings(server.address)
         async with open_app(given, Home(tmp_path / "home"), wrappers=wrapped(made, photo=PNG, other=JPEG)) as app:
@@ -177,12 +169,13 @@ class TestTranscribing:
 
 
 async def test_a_file_that_a_model_sends_goes_out(tmp_path: Path) -> None:
-    made: list[Platform] = []
+    made: list[KeptChannel] = []
     asked = calls(("c1", "file_send", json.dumps({"name": "notes.md", "text": "# Notes"})))
     async with (
         serving(asked, says("Here.")) as server,
         open_app(settings(server.address), Home(tmp_path / "home"), wrappers=wrapped(made)) as app,
     ):
+        made[0].blob = app.channel_factory.blob_reader("stdin")
         await said(app, "write it down")
     assert (made[0].texts, made[0].received) == (["Here.", ""], {"notes.md": b"# Notes"})
 
@@ -226,15 +219,12 @@ class Dying(Played):
         async for item in super().stream(request):
             yield item
 
-def channel(real):
-    made = Platform("stdin")
-    made.blob = real._options.read_blob
-    return made
-
+platform = Platform("stdin")
 model = Dying(calls("file_send", name="back.txt", text="sent back"), says("here"))
 async def main():
     settings = Settings(model=ModelSettings(name="scripted"))
-    async with open_app(settings, Home(home), wrappers=PortWrappers(channel=channel, model=lambda _: model)) as app:
+    async with open_app(settings, Home(home), wrappers=PortWrappers(channel=lambda _: platform, model=lambda _: model)) as app:
+        platform.blob = app.channel_factory.blob_reader("stdin")
         async with asyncio.timeout(30):
             for earlier in await app.recover("stdin:default"):
                 await earlier
