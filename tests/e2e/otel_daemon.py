@@ -6,18 +6,30 @@ others each time.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
+from unittest.mock import patch
 
-from bubbot.features.otel import exporter, spans
-from bubbot.features.otel.facts import TurnsExported
+from bubbot.features.otel import exporter, sender, spans
 from tests.e2e import kill_daemon
 
 
-async def _deliver_early(self: exporter.TraceExporter, batch: exporter._Batch, checkpoint: int) -> None:
-    fact = TurnsExported(batch.position, len(batch.turns), batch.spans)
-    await self._tape.append([fact.to_entry()])
-    await self._send(batch.turns, checkpoint)
+class HastySender(sender.SpanSender):
+    """Says at once that the spans were taken, and sends them later."""
+
+    async def send(self, body: bytes) -> bytes:
+        """See `SpanSender.send`."""
+        late.add(asyncio.create_task(self.send_later(body)))
+        return b""
+
+    async def send_later(self, body: bytes) -> None:
+        """Send a request when its checkpoint is long written."""
+        await asyncio.sleep(0.5)
+        await super().send(body)
+
+
+late: set[asyncio.Task[None]] = set()
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -25,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     exporter.GATHER_SECONDS = 0.0
     broken = arguments[-1]
     if broken == "early-checkpoint":
-        exporter.TraceExporter._deliver = _deliver_early  # type: ignore[method-assign]
+        patch.object(sender, "SpanSender", HastySender).start()
     elif broken == "new-ids":
         spans.span_id = lambda turn, part: os.urandom(8)
     return kill_daemon.run(arguments)
