@@ -7,23 +7,23 @@ never linked. Each guard is taken away once, and the same walk finds a leak.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import aiohttp
 import pytest
 
-from bubbot.app.events import OWN_REFERENCES
 from bubbot.home import Home
-from bubbot.server.pages import Admission
+from bubbot.ports.channel import Role
 from bubbot.stores.sqlite.store import open_readonly
-from bubbot.tape.boundary import OWNER, SharedTape, TapeBoundary
+from bubbot.tape.boundary import SharedTape, TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
+from bubbot.tape.references import ReferenceRegistry
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeStore, TapeSummary
 from tests.privacy.oracle import canaries
 from tests.trace.home import (
     AUDITED,
@@ -174,47 +174,78 @@ async def test_who_was_granted_nothing_sees_nothing(site: TraceSite, person: str
     assert seen.statuses[401] > 50
 
 
-def _filter_nothing(patch: pytest.MonkeyPatch) -> None:
-    async def keep(
-        _self: TapeBoundary, _shared: object, _tape: str, entries: Sequence[TapeEntry], _depth: int = 0
-    ) -> Any:
-        return list(entries)
+class _WeakBoundary(TapeBoundary):
+    """A boundary that keeps its store, so that a subclass can answer some queries without it."""
 
-    patch.setattr(TapeBoundary, "_filter", keep)
+    def __init__(
+        self,
+        store: TapeStore,
+        viewer: Viewer,
+        *,
+        workspace: str,
+        references: ReferenceRegistry,
+        shared: Collection[SharedTape] = (),
+    ) -> None:
+        super().__init__(store, viewer, workspace=workspace, references=references, shared=shared)
+        self.store, self.shared = store, shared
 
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        return [await self.answer(query) for query in queries]
 
-def _show_every_replay(patch: pytest.MonkeyPatch) -> None:
-    filter_facts = TapeBoundary._filter
+    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        """Answer one query."""
+        return (await super().fetch([query]))[0]
 
-    async def keep(
-        self: TapeBoundary, shared: SharedTape, tape: str, entries: Sequence[TapeEntry], depth: int = 0
-    ) -> Any:
-        return list(entries) if tape == "bubbot/replay" else await filter_facts(self, shared, tape, entries, depth)
+    async def read_all(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        """Answer a query as for the owner."""
+        return (await self.store.fetch([query]))[0]
 
-    patch.setattr(TapeBoundary, "_filter", keep)
-
-
-def _trust_subjects(patch: pytest.MonkeyPatch) -> None:
-    class Everything(frozenset[str]):
-        def __contains__(self, _subject: object) -> bool:
-            return True
-
-    async def find(*_: object) -> frozenset[str]:
-        return Everything()
-
-    patch.setattr(TapeBoundary, "_find_subjects", find)
-    patch.setattr(type(OWN_REFERENCES), "find_sessions", lambda *_: iter(()))
-
-
-def _refuse_no_tape(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TapeBoundary, "_may_see_all", lambda *_: True)
+    def find_shared(self, tape: str) -> SharedTape | None:
+        """Find what a shared tape is about."""
+        return next((each for each in self.shared if each.covers(tape)), None)
 
 
-def _share_every_tape(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TapeBoundary, "_find_shared", lambda _self, tape: SharedTape(tape))
-    patch.setattr(
-        TapeBoundary, "_may_see_all", lambda self, tape: not tape.startswith("bubbot/") or self.viewer.sees_all
-    )
+class _ShowsAllTapes(_WeakBoundary):
+    def may_read(self, tape: str) -> bool:
+        return True
+
+    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        return await self.read_all(query)
+
+    async def tapes(self) -> list[TapeSummary]:
+        return await self.store.tapes()
+
+
+class _ShowsAllFacts(_WeakBoundary):
+    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        return await (self.read_all(query) if self.find_shared(query.tape) else super().answer(query))
+
+
+class _ShowsAllReplays(_WeakBoundary):
+    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        return await (self.read_all(query) if query.tape == "bubbot/replay" else super().answer(query))
+
+
+class _TrustsSubjects(_WeakBoundary):
+    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        shared = self.find_shared(query.tape)
+        if shared is None or not shared.subject:
+            return await super().answer(query)
+        return tuple(entry for entry in await self.read_all(query) if shared.subject in entry.data)
+
+
+class _ShowsAllSessions(_WeakBoundary):
+    def may_read(self, tape: str) -> bool:
+        return not tape.startswith(SYSTEM_TAPE_PREFIX) or super().may_read(tape)
+
+    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        is_of_system = query.tape.startswith(SYSTEM_TAPE_PREFIX)
+        return await (super().answer(query) if is_of_system else self.read_all(query))
+
+
+def _weaken(boundary: type[TapeBoundary]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return what puts this boundary in place of ours."""
+    return lambda patch: patch.setattr("bubbot.app.panels.TapeBoundary", boundary)
 
 
 def _show_prompts(patch: pytest.MonkeyPatch) -> None:
@@ -222,7 +253,7 @@ def _show_prompts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _open_blobs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("bubbot.features.trace.pages._may_open_blobs", lambda *_: True)
+    patch.setattr("bubbot.features.trace.pages.may_open_blobs", lambda *_: True)
 
 
 def _grant_everything(patch: pytest.MonkeyPatch) -> None:
@@ -231,10 +262,7 @@ def _grant_everything(patch: pytest.MonkeyPatch) -> None:
 
 
 def _admit_anybody(patch: pytest.MonkeyPatch) -> None:
-    async def find(*_: object) -> Admission:
-        return Admission(OWNER)
-
-    patch.setattr("bubbot.server.pages.PageServer._find", find)
+    patch.setattr(Role, "at_least", lambda *_: True)
 
 
 def _sign_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -244,15 +272,15 @@ def _sign_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 GUARDS: Sequence[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = (
-    ("which tapes a viewer may see", _refuse_no_tape, AUDITOR),
-    ("which facts of a shared tape", _filter_nothing, AUDITOR),
-    ("which chat a replay quotes", _show_every_replay, AUDITOR),
+    ("which tapes a viewer may see", _weaken(_ShowsAllTapes), AUDITOR),
+    ("which facts of a shared tape", _weaken(_ShowsAllFacts), AUDITOR),
+    ("which chat a replay quotes", _weaken(_ShowsAllReplays), AUDITOR),
     ("who looks", _admit_anybody, STRANGER),
     ("which sessions were granted", _grant_everything, AUDITOR),
     ("whose memory stands in a prompt", _show_prompts, AUDITOR),
     ("which blobs are prompts", _open_blobs, AUDITOR),
-    ("the session of a subject", _trust_subjects, AUDITOR),
-    ("which tapes are shared", _share_every_tape, AUDITOR),
+    ("the session of a subject", _weaken(_TrustsSubjects), AUDITOR),
+    ("which sessions a viewer may see", _weaken(_ShowsAllSessions), AUDITOR),
     ("which sessions a member was granted", _grant_everything, MEMBER),
     ("whose token it is", _sign_nothing, STRANGER),
 )

@@ -16,7 +16,7 @@ from bubbot.features.trace.entries import describe_entry, pretty
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
 from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
-from bubbot.features.trace.request import RequestReader
+from bubbot.features.trace.request import RequestReader, may_open_blobs
 from bubbot.features.trace.sessions import SessionDirectory, SessionRow
 from bubbot.features.trace.timeline import group_turns, read_rows, read_running, read_timeline
 from bubbot.features.trace.turn import find_turn, read_turn
@@ -27,8 +27,7 @@ from bubbot.panel import FeaturePanel, PanelQuery
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.boundary import TapeBoundary, Viewer
-from bubbot.tape.entry import Kind, TapeEntry, text_field, timestamp
-from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.entry import TapeEntry, text_field, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
@@ -320,12 +319,12 @@ class TracePages:
             entry=row,
             key=entry.key,
             facts=TextPage.of(facts, place.request.number("page", 1) or 1, TEXT_PAGE_CHARS),
-            blobs=place.reader.list_blobs(entry) if _may_open_blobs(place, entry) else (),
+            blobs=place.reader.list_blobs(entry) if may_open_blobs(place.reader, entry) else (),
             address=url("session", place.row.tape, "entry", entry.id),
         )
 
     async def _show_blob(self, place: TapePlace, entry: TapeEntry, digest: str) -> PageAnswer:
-        if not _may_open_blobs(place, entry) or digest not in place.reader.list_blobs(entry):
+        if not may_open_blobs(place.reader, entry) or digest not in place.reader.list_blobs(entry):
             raise EntryNotFound(f"the entry {entry.id} has no such blob")
         data = await place.reader.get_blob(place.row.tape, digest)
         if (media_type := image_type(data)) and place.request.query.get("raw"):
@@ -346,12 +345,6 @@ def _entry_id(text: str) -> int:
     if number is None:
         raise EntryNotFound(f"{text[:50]!r} is no entry: entries have numbers")
     return number
-
-
-def _may_open_blobs(place: TapePlace, entry: TapeEntry) -> bool:
-    """Return false for the blobs of requests, if a viewer sees some tapes only: `may_see_system` decides on these."""
-    is_request = entry.kind == Kind.SYSTEM or entry.name == STEP_EVENT
-    return not entry.erased and (place.reader.viewer.sees_all or not is_request)
 
 
 _IMAGES = (

@@ -209,6 +209,12 @@ def may_see_system(reader: TapeBoundary, step: JsonObject) -> bool:
     return reader.viewer.sees_all or all(reader.may_read(pair[0]) for pair in pairs)
 
 
+def may_open_blobs(reader: TapeBoundary, entry: TapeEntry) -> bool:
+    """Return false for the blobs of requests, if a viewer sees some tapes only: `may_see_system` decides on these."""
+    is_request = entry.kind == Kind.SYSTEM or entry.name == STEP_EVENT
+    return not entry.erased and (reader.viewer.sees_all or not is_request)
+
+
 async def find_step_before(tape: TapeHandle, step: TapeEntry) -> TapeEntry | None:
     """Find the step before one, of the same conversation: the turn's own, or that of the same sub-task."""
     query = TapeQuery(
