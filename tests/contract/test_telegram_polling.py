@@ -195,7 +195,7 @@ class TestPolling:
     ) -> None:
         server.say("getUpdates", [], [], Page(200, b"no JSON"))
         proxy = {"proxy": server.url} if proxied else {}
-        async with opened(server, **proxy) as channel, running(channel, Heard(server)):
+        async with opened(server, FAST, **proxy) as channel, running(channel, Heard(server)):
             await server.until(lambda: len(server.sent("getUpdates")) >= 4)
         _, before, failed, following, *_ = server.connections("getUpdates")
         assert failed is before

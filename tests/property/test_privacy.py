@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.app import reading as reading_rule
+from bubbot.app.reading import session_reader
 from bubbot.feature import ReadSession
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import AccessService
@@ -98,20 +98,31 @@ async def _link_everybody(*_: object) -> tuple[tuple[str, str], ...]:
     return (("tg", "1"), ("tg", "5"), ("tg", "7"), ("dc", "11"), ("dc", "15"))
 
 
+def _read_every_chat(patch: pytest.MonkeyPatch) -> None:
+    """Let every chat read every other one."""
+    patch.setattr("bubbot.app.bot.session_reader", lambda open_tape, _, *rest: session_reader(open_tape, _agree, *rest))
+
+
+def _agree(*_: object) -> bool:
+    return True
+
+
 def _trust_bindings(patch: pytest.MonkeyPatch) -> None:
     """Let whoever has bound a topic to a chat read there."""
-    bound, is_thread_of = set[tuple[str, str]](), reading_rule._is_thread_of
+    bound = set[tuple[str, str]]()
 
     async def require_nothing(turn: Turn, source: str, _: ReadSession) -> SimpleNamespace:
         bound.add((turn.session, source))
         return SimpleNamespace(session=source)
 
     patch.setattr("bubbot.features.topics.commands.require_session", require_nothing)
-    patch.setattr(
-        reading_rule,
-        "_is_thread_of",
-        lambda turn, source: is_thread_of(turn, source) or (turn.session, source) in bound,
-    )
+
+    def build_reader(open_tape: Any, may_read: Callable[[str, str], bool], *rest: Any) -> ReadSession:
+        return session_reader(
+            open_tape, lambda reader, source: (reader, source) in bound or may_read(reader, source), *rest
+        )
+
+    patch.setattr("bubbot.app.bot.session_reader", build_reader)
 
 
 def _read_evidence_elsewhere(patch: pytest.MonkeyPatch) -> None:
@@ -152,7 +163,7 @@ def replaced(target: object, name: str, by: object, *often: str, seed: int) -> G
 GUARDS = {
     "the grant": replaced(AccessService, "may_read", lambda *_: True, seed=10),
     "taking a grant back": replaced(AccessService, "revoke_reading", _revoke_nothing, "grant", "model_reads", seed=6),
-    "the chat of a thread": replaced(reading_rule, "_is_thread_of", lambda *_: True, seed=1),
+    "the chat of a thread": Guard(_read_every_chat, seed=1),
     "the binding of a topic": Guard(_trust_bindings, ("open_topic", "model_reads", "remember"), seed=6),
     "own memory in groups": replaced(memories, "choose_zones", _choose_in_groups, seed=5),
     "own memory elsewhere": replaced(

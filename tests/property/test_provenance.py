@@ -167,7 +167,7 @@ def _without_steps(patch: pytest.MonkeyPatch) -> None:
 
 def _without_copies_of_memory(patch: pytest.MonkeyPatch) -> None:
     """A new version of the memory is marked by its turn alone."""
-    patch.setattr("bubbot.features.memory.zone._mark", lambda _source: {})
+    patch.setattr("bubbot.features.memory.zone.PROVENANCE", "unread")
 
 
 def _without_reads(patch: pytest.MonkeyPatch) -> None:

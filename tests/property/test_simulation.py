@@ -11,10 +11,12 @@ import pytest
 from msgspec import structs
 
 from bubbot.gateway.inbox import Inbox
+from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.channel import ChannelEvent, Inbound, Receive
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import Batch, ResetBatch
+from bubbot.tape.view import QueryAnswers
 from tests.simulation.process import Adapter, Connection, SearchedAdapter
 from tests.simulation.schedules import Schedule
 
@@ -110,7 +112,11 @@ def begin_without_a_trace(patch: pytest.MonkeyPatch) -> None:
 
 
 def erase_what_waits(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("bubbot.gateway.inbox_views.SessionTraceView._is_left_out", lambda *_, **__: False)
+    def fold_all(self: SessionTraceView, answers: QueryAnswers) -> tuple[int, ...]:
+        stored = [entry for entry in answers[0] if not entry.erased]
+        return tuple(entry.id for entry in stored if self.session in self.references.find_sessions(entry))
+
+    patch.setattr(SessionTraceView, "fold", fold_all)
 
 
 @pytest.mark.parametrize(

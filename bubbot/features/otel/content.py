@@ -53,6 +53,10 @@ class Exposure:
         rest = len(shown) - MAX_TEXT_CHARS
         return shown if rest <= 0 else f"{shown[:MAX_TEXT_CHARS]}… [{rest} more characters]"
 
+    def error(self, text: str) -> str:
+        """Return an error as it goes out, empty without content: a provider may quote what it was sent."""
+        return self.text(text) if self.has_content else ""
+
     def identify(self, what: str, name: str) -> str:
         """Return the id of a chat or person: a pseudonym, the same each time, unless everything goes out."""
         if self.content == "full":

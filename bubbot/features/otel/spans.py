@@ -250,7 +250,7 @@ class TurnSpans:
             attributes[Name.PURPOSE] = self._exposure.sub_agent(purpose) if ":" in purpose else purpose
         failed = status in ("error", "stopped", "auto_handoff")
         name = f"step {attributes[Name.PURPOSE] if purpose else data.get('step', '')}"
-        error = self._shown_error(str(data.get("error", ""))) if failed else None
+        error = self._exposure.error(str(data.get("error", ""))) if failed else None
         if failed:
             attributes[Name.ERROR] = _error_type(data)
         self._add(name, step.span, scope.agent, (step.start, step.end), attributes, error=error)
@@ -301,7 +301,7 @@ class TurnSpans:
                 attributes[Name.OUTPUT_MESSAGES] = exposure.write_messages([{**output, "finish_reason": reason}])
         else:
             attributes[Name.ERROR] = str(attempt.get("kind") or status or "unknown")
-            error = self._shown_error(str(attempt.get("error", "")))
+            error = self._exposure.error(str(attempt.get("error", "")))
         if exposure.has_content and not data.get("purpose"):
             attributes[Name.INPUT_MESSAGES] = exposure.write_messages(before)
         span, times = (
@@ -338,7 +338,7 @@ class TurnSpans:
         error = None
         if result.get("is_error") or not result.get("started"):
             attributes[Name.ERROR] = "tool_error" if result.get("started") else "not_finished"
-            error = self._shown_error(content)
+            error = self._exposure.error(content)
         if exposure.has_content:
             arguments = exposure.arguments(call)
             shown = arguments if isinstance(arguments, str) else exposure.write_json(arguments)
@@ -364,7 +364,7 @@ class TurnSpans:
         output, error = str(data.get("output", "")), None
         if status != "ok":
             attributes[Name.ERROR] = status
-            error = self._shown_error(output)
+            error = self._exposure.error(output)
         if exposure.has_content:
             scope.messages.append(exposure.message("user", str(data.get("raw", ""))))
             scope.answer = output
@@ -394,7 +394,7 @@ class TurnSpans:
         error = None
         if scope.status != "answered":
             attributes[Name.ERROR] = scope.error[0] if scope.error else scope.status or "interrupted"
-            error = self._shown_error(scope.error[1] if scope.error else "")
+            error = self._exposure.error(scope.error[1] if scope.error else "")
         start = scope.start or _nanos(scope.first.date)
         times = start, max(scope.end, start)
         self._add(f"{INVOKE_AGENT} {name}", scope.agent, parent, times, attributes, error=error)
@@ -422,7 +422,7 @@ class TurnSpans:
         attributes[Name.STATUS] = status
         if status not in ("answered", "silent"):
             attributes[Name.ERROR] = scope.error[0] if scope.error else status
-            error = self._shown_error(scope.error[1] if scope.error else "")
+            error = self._exposure.error(scope.error[1] if scope.error else "")
         again = str(data.get("again", ""))
         links = ((trace_id(again), span_id(again, "agent ")),) if again else ()
         name = f"{INVOKE_AGENT} {exposure.agent}"
@@ -443,10 +443,6 @@ class TurnSpans:
         attributes[Name.INPUT_TYPE] = attributes[Name.OUTPUT_TYPE] = "text/plain"
         attributes[Name.OUTPUT] = self._exposure.text(scope.answer)
         return attributes
-
-    def _shown_error(self, text: str) -> str:
-        """Return what viewers show of an error: a provider may quote what it was sent."""
-        return self._exposure.text(text) if self._exposure.has_content else ""
 
     def _add(
         self,

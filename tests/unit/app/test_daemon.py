@@ -35,7 +35,7 @@ async def test_its_sentences_outlive_their_files(tmp_path: Path, monkeypatch: py
     """The package may be upgraded under it."""
     async with open_daemon(SETTINGS, Home(tmp_path / "home")) as daemon:
         texts = daemon.bot.turn_services.texts
-        monkeypatch.delattr("bubbot.texts.catalogue._folder")
+        monkeypatch.delattr("bubbot.texts.catalogue.import_module")
         assert texts.say("stopped") == "Stopped."
         assert texts.say("jobs_none")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,12 @@ def test_it_is_that_of_the_system_for_root_and_that_of_the_user_for_others(
 ) -> None:
     seen: list[bool] = []
 
-    def show_status(_home: Path, *, user: bool, as_json: bool) -> int:
-        assert not as_json
+    def read_properties(_unit: str, _names: Sequence[str], *, user: bool) -> dict[str, str]:
         seen.append(user)
-        return 0
+        return {"ActiveState": "active"}
 
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    monkeypatch.setattr("bubbot.cli.service._show_status", show_status)
+    monkeypatch.setattr("bubbot.cli.service.read_properties", read_properties)
     assert main(["--home", str(tmp_path), "service", "status", *options]) == 0
     assert seen == [of_user]
 

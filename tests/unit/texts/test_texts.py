@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+import shutil
 import string
 import sys
 import tomllib
@@ -320,13 +321,13 @@ class TestCatalogueOfAPackage:
     def test_the_english_sentences_are_of_the_same_package(self, weather: str) -> None:
         assert Texts("pl", weather).english.say("rain", count=2) == "2 days of rain"
 
-    def test_what_was_read_needs_no_file_any_more(self, weather: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_was_read_needs_no_file_any_more(self, weather: str, tmp_path: Path) -> None:
         texts = Texts("pl", weather)
         texts.read_all()
-        monkeypatch.delattr("bubbot.texts.catalogue._folder")
+        shutil.rmtree(tmp_path / weather)
         assert texts.say("sunny", place="Łódź") == "The sun shines in 'Łódź'."
         assert texts.say("rain", count=3) == "3 dni"
-        with pytest.raises(NameError):
+        with pytest.raises(FileNotFoundError):
             Texts("pl", weather).say("rain", count=3)
 
     def test_an_unknown_sentence_and_a_missing_value_are_errors(self, weather: str) -> None:

@@ -20,7 +20,7 @@ from bubbot.features.approvals.state import APPROVALS_PROJECTION, ApprovalState,
 from bubbot.ports.channel import Inbound, Role
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, timestamp
-from bubbot.tape.projection import read_projection
+from bubbot.tape.projection import ProjectedTape, read_projection
 from bubbot.tool import GrantKind, GrantTarget
 from tests.approval_facts import ServiceBench, make_grant, make_opened
 from tests.doubles import SteppingClock
@@ -169,7 +169,8 @@ class TestState:
         await bench.ask("BBBBB")
         await bench.answer(OWNER, "AAAAA", scope="always")
         await bench.service.load()
-        projected = bench.service._projected
+        projected = ProjectedTape(APPROVALS_PROJECTION, bench.open_tape("bubbot/access"))
+        await projected.load()
         await projected.write_checkpoint(force=True)
         restored = await read_projection(APPROVALS_PROJECTION, bench.open_tape("bubbot/access"))
         assert restored == bench.service.state

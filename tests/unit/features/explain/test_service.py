@@ -349,9 +349,9 @@ GUARDS = {
     "granted": (service, "AccessError", AccessError, "test:granted #2 LH410 leaves"),
     "tools": (service, "EXPLAIN_TOOLS", service.EXPLAIN_TOOLS | {"memory.save"}, "UNKNOWN"),
     "form": (
-        statements,
-        "_parse_line",
-        lambda line: statements.Quotation(statements.Citation(2), line),
+        service,
+        "parse_answer",
+        lambda text: ((statements.Quotation(statements.Citation(2), text),), ""),
         "leaves Rome at 18:40",
     ),
 }

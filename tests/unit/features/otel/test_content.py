@@ -15,7 +15,6 @@ import pytest
 
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.settings import OtelSettings
-from bubbot.features.otel.spans import TurnSpans
 from bubbot.ports.model import ToolCall
 from bubbot.settings.loader import ModelSettings
 from tests.fakes.otlp_server import receiver
@@ -120,10 +119,6 @@ def _open_names(self: Exposure, what: str, name: str) -> str:
     return name
 
 
-def _open_errors(self: TurnSpans, text: str) -> str:
-    return text
-
-
 def _open_agents(self: Exposure, name: str) -> str:
     return name
 
@@ -140,7 +135,7 @@ def _open_text(self: Exposure, text: str) -> str:
         ("off", Exposure, "tool", _open_tools, "canarytool"),
         ("off", Exposure, "sub_agent", _open_agents, "canarylabel"),
         ("off", Exposure, "identify", _open_names, CHAT),
-        ("off", TurnSpans, "_shown_error", _open_errors, "canarytool"),
+        ("off", Exposure, "error", _open_text, "canarytool"),
         ("redacted", Exposure, "identify", _open_names, PERSON),
         ("redacted", Exposure, "label", _open_text, TOKEN),
     ],

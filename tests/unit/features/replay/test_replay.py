@@ -32,6 +32,7 @@ from bubbot.tape.discard import DiscardingStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.entry import event as tape_event
 from bubbot.tape.query import TapeQuery
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from bubbot.texts import Texts
 from bubbot.tool import READS_OWN, Tool, tool
 from tests.made_settings import make_settings
@@ -289,8 +290,19 @@ async def test_with_a_store_that_keeps_forks_a_replay_leaves_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Answering("scripted/other")
-    monkeypatch.setattr(DiscardingStore, "open_fork", lambda self, record, **_: self._store.open_fork(record))
-    monkeypatch.setattr(DiscardingStore, "extend_fork", lambda self, *args: self._store.extend_fork(*args))
+
+    class KeepingStore(DiscardingStore):
+        def __init__(self, store: TapeStore) -> None:
+            super().__init__(store)
+            self.store = store
+
+        async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
+            await self.store.open_fork(record, expect_head=expect_head)
+
+        async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
+            await self.store.extend_fork(fork, staged, reset)
+
+    monkeypatch.setattr("bubbot.tape.discard.DiscardingStore", KeepingStore)
     async with opened(tmp_path / "home", other=other) as bench:
         await talk(bench, 2)
         before = await bench.state()
@@ -345,14 +357,21 @@ async def test_a_replay_keeps_the_requests_of_one_turn_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[int] = []
-    put_blob = DiscardingStore.put_blob
 
-    async def counted(self: DiscardingStore, tape: str, data: bytes) -> str:
-        digest = await put_blob(self, tape, data)
-        kept.append(len(self._blobs))
-        return digest
+    class CountingStore(DiscardingStore):
+        blobs = 0
 
-    monkeypatch.setattr(DiscardingStore, "put_blob", counted)
+        async def put_blob(self, tape: str, data: bytes) -> str:
+            self.blobs += 1
+            kept.append(self.blobs)
+            return await super().put_blob(tape, data)
+
+        async def drop_fork(self, fork: str) -> None:
+            await super().drop_fork(fork)
+            if "/" not in fork:
+                self.blobs = 0
+
+    monkeypatch.setattr("bubbot.tape.discard.DiscardingStore", CountingStore)
     async with opened(tmp_path / "home", other=Answering("scripted/other")) as bench:
         for number in range(4):
             await bench.say(f"number {number}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
@@ -282,20 +282,18 @@ class TestTheClockOnTheWall:
         self, restarted: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         store, clock = InMemoryStore(), WallClock()
-        async with timed(store, said(), clock=clock) as bot:
+        async with AsyncExitStack() as stack:
+            bot = await stack.enter_async_context(timed(store, said(), clock=clock))
             await bot.say(",remind 0 * * * *: tea")
             await bot.passes(hours=1, minutes=1)  # 13:00
             clock.forward = timedelta(hours=3)
             await bot.passes(minutes=1)  # 16:02: 14:00 and 15:00 are passed over, 16:00 fires
             assert [one.payload["data"]["mark"][11:16] for one in await bot.facts("fired")] == ["13:00", "16:00"]
             if restarted:
-                await bot.stop()
+                await stack.aclose()
             clock.forward = timedelta()
             if restarted:
-                projected = bot.book._projected
-                projected._state, projected._position = projected.projection.initial(), 0
-                await bot.book.load()
-                bot.start()
+                bot = await stack.enter_async_context(timed(store, said(), clock=clock, life="second"))
             await bot.passes(hours=4)
             fired = [one.payload["data"]["mark"][11:16] for one in await bot.facts("fired")]
             assert fired == ["13:00", "16:00", "14:00", "15:00", "17:00"]

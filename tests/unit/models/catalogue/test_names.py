@@ -46,8 +46,11 @@ def test_they_are_read_without_importing_litellm() -> None:
 def test_a_litellm_of_another_form_refuses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enumeration: str | None
 ) -> None:
-    monkeypatch.setattr("bubbot.models.catalogue.names._litellm_folder", lambda: tmp_path)
+    package = tmp_path / "litellm"
+    (package / "types").mkdir(parents=True)
+    (package / "__init__.py").touch()
     if enumeration:
-        (tmp_path / "types").mkdir()
-        (tmp_path / "types" / "utils.py").write_text(enumeration)
+        (package / "types" / "utils.py").write_text(enumeration)
+    monkeypatch.delitem(sys.modules, "litellm", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
     assert read_providers() == frozenset()
