@@ -141,15 +141,15 @@ class TestInProcess:
     @pytest.fixture(autouse=True)
     def pipes(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FileIO]:
         """Standard input is a real pipe, whose writing end is given; standard output a real file."""
+        others = set(threading.enumerate())
         read, write = os.pipe()
         with os.fdopen(read) as stdin, (tmp_path / "out").open("w", encoding="utf-8") as stdout:
             monkeypatch.setattr(sys, "stdin", stdin)
             monkeypatch.setattr(sys, "stdout", stdout)
             with os.fdopen(write, "wb", buffering=0) as writing:
                 yield writing
-            for thread in threading.enumerate():
-                if "_read_lines" in thread.name:
-                    thread.join(WAIT)  # nobody closes what it still reads
+            for thread in set(threading.enumerate()) - others:
+                thread.join(WAIT)  # nobody closes what it still reads
 
     async def test_the_chat_is_the_configured_one(self, options: ChannelOptions, pipes: FileIO) -> None:
         seen: list[Inbound] = []

@@ -20,14 +20,21 @@ from pathlib import Path
 from bubbot.home import Home
 from bubbot.app.settings import load
 from bubbot.app.bot import open_app
+from bubbot.stores.sqlite import store
+
+open_writer = store.open_writer
+
+def open_limited(*arguments):
+    conn = open_writer(*arguments)
+    (count,) = conn.execute("PRAGMA page_count").fetchone()
+    conn.execute(f"PRAGMA max_page_count = {count + 8}")
+    return conn
+
+store.open_writer = open_limited
 
 async def main():
     home = Home(Path(sys.argv[1]))
     async with open_app(load(home=home.path), home) as app:
-        async def limit(conn):
-            ((count,),) = await conn.execute_fetchall("PRAGMA page_count")
-            await conn.execute_fetchall(f"PRAGMA max_page_count = {count + 4}")
-        await app.store._writer.run_alone(limit)
         await app.recover("stdin:default")
         await app.channel.run(app.gate.receive)
         await app.runtime.wait_idle()
