@@ -25,7 +25,7 @@ from bubbot.tape.service import TapeService, session_tape
 from tests.doubles import SteppingClock
 from tests.privacy.model import please
 from tests.privacy.oracle import canaries
-from tests.privacy.world import PLACES, World
+from tests.privacy.world import PLACES, Place, World
 
 PLACE = {place.session: place for place in PLACES}
 OWNER_CHAT, AUDITED, OTHER, GROUP = PLACE["tg:1"], PLACE["tg:5"], PLACE["tg:7"], PLACE["tg:-8"]
@@ -39,7 +39,7 @@ SHARED = ("bubbot/inbox/", "bubbot/outbox/", "bubbot/schedule", "bubbot/budget",
 
 async def live(home: Path) -> World:
     """Let people live in a new home; `anna` may see the chat of the person 5."""
-    world = World(home)
+    world, people = World(home), dict[Place, str]()
     async with world.life():
         for place in (OWNER_CHAT, AUDITED, OTHER):
             await world.say(place, f"About kw1: {world.canary()}")
@@ -47,14 +47,20 @@ async def live(home: Path) -> World:
             await world.say(place, please("memory_save", content=likes, scope="chat"))
             # It adds a line only: one that takes something away would ask.
             await world.say(place, please("memory_save", content=f"{likes}\nLoves {world.canary()}", scope="chat"))
-            await world.say(place, please("memory_save", content=f"Is {world.canary()}", scope="user"))
+            person = f"Is {world.canary()}"
+            await world.say(place, please("memory_save", content=person, scope="user"))
+            people[place] = person
             await world.say(place, f",schedule.add tomorrow at 9 text={world.canary()}")
             await world.say(place, ",topic rome")
             await world.say(place, f"Rome: {world.canary()}")
             await world.say(place, please("file_write", path="note.txt", content=world.canary()))
-        await world.say(OWNER_CHAT, f",memory.save {world.canary()} scope=workspace")
-        await world.say(OWNER_CHAT, f",memory.save {PROMPT_WORDS[0]} scope=workspace")
-        await world.say(THREAD, f",memory.save {PROMPT_WORDS[1]} scope=user")
+        everybody = world.canary()
+        await world.say(OWNER_CHAT, f",memory.save {everybody} scope=workspace")
+        for place, text, scope in (
+            (OWNER_CHAT, f"{everybody}\n{PROMPT_WORDS[0]}", "workspace"),
+            (THREAD, f"{people[AUDITED]}\n{PROMPT_WORDS[1]}", "user"),
+        ):
+            assert (await world.say(place, f',memory.save "{text}" scope={scope}')).startswith("Saved")
         await world.say(GROUP, f"In the group: {world.canary()}", "5")
         await world.say(OWNER_CHAT, ",grant tg:7 to tg:5")
         await world.say(AUDITED, please("chat_read", session="tg:7", limit=5))
