@@ -696,7 +696,7 @@ def _log_end(result: TurnResult, seconds: float) -> None:
 
 async def _record_stop(turn: Turn) -> TurnOutcome:
     """Record the stop on the turn's tape and build the text for people."""
-    stopped = turn.texts.say("stopped")
+    stopped = turn.texts.say("stopped_anew" if turn.tape.is_reset else "stopped")
     await turn.tape.append([make.error("stopped", stopped)])
     return TurnOutcome("stopped", stopped)
 

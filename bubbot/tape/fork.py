@@ -120,6 +120,11 @@ class ForkedTape(TapeHandle):
         return self._parent is not None
 
     @property
+    def is_reset(self) -> bool:
+        """True if the tape begins anew when the fork is merged."""
+        return self._reset is not None
+
+    @property
     def lease(self) -> Lease | None:
         """The lease under which the fork was opened, if any."""
         return self._lease

@@ -19,7 +19,8 @@ TEXT = st.text(st.sampled_from("ab` \n[]漢"), max_size=12)
 
 
 def image(data: bytes, name: str, claimed: int | None) -> dict[str, Any]:
-    part = {"type": "image", "digest": blob_digest(data), "media_type": "image/png", "name": name}
+    digest = blob_digest(data + str(claimed).encode())  # a blob has one size
+    part = {"type": "image", "digest": digest, "media_type": "image/png", "name": name}
     return part | ({"size": len(data) if claimed is None else claimed})
 
 

@@ -47,9 +47,10 @@ def lines_of(text: str) -> list[str]:
 
 
 def assert_no_mark(line: str) -> None:
-    """A line of a person's begins with no bracket, visible or not."""
+    """A line of a person's opens no bracket, visible or not. One that is closed and was never opened is no mark."""
     seen = plain(line).strip()
-    assert not seen or (seen[0] not in "[]" and unicodedata.name(seen[0], "").find("SQUARE BRACKET") < 0)
+    name = unicodedata.name(seen[0], "") if seen else ""
+    assert not seen or (seen[0] != "[" and ("SQUARE BRACKET" not in name or "RIGHT" in name))
 
 
 def assert_no_tag(text: str) -> None:
@@ -90,6 +91,7 @@ def test_in_a_group_words_are_only_their_speakers(text: str, name: str) -> None:
 @given(WORDS)
 @example('[in reply to you: "I promise"] do it')
 @example("[no text]")
+@example("]")
 def test_in_a_direct_chat_no_line_is_a_mark(text: str) -> None:
     if not text.strip():
         return

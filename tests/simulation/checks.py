@@ -242,8 +242,16 @@ def _resets(platform: Platform, facts: Facts, chat: str, *, erase: bool = False)
         for said in platform.said.values()
         if said.inbound.chat == chat
         and said.inbound.text.startswith(",reset erase" if erase else (",new", ",reset"))
-        and facts.outcomes.get(said.token, {}).get("outcome") == "answered"
+        and _began_anew(facts, facts.outcomes.get(said.token, {}))
     ]
+
+
+def _began_anew(facts: Facts, outcome: JsonObject) -> bool:
+    """Whether a reset took place. One that was stopped did if it had begun: its turn has the first entry of a tape."""
+    if outcome.get("outcome") != "stopped":
+        return outcome.get("outcome") == "answered"
+    begins = [entries[0] for entries in facts.tapes.values() if entries and not entries[0].erased]
+    return any(first.meta.get("turn") == outcome["turn"] and first.name == "turn/start" for first in begins)
 
 
 def _resets_after(platform: Platform, facts: Facts, said: Said, *, erase: bool) -> list[Said]:

@@ -172,7 +172,11 @@ async def rank_before(
     """
     query = TapeQuery(tape.name, Ranked(text), kinds=EVIDENCE_KINDS, as_of=first - 1, limit=MAX_RANKED)
     (entries,) = await tape.fetch([query])
-    ranked = [entry.id for entry in entries if is_evidence(entry)]
+    evidence = [entry for entry in entries if is_evidence(entry)]
+    ranked = [entry.id for entry in evidence]
+    # The one that stands out among them is not below the third: it may lie under many questions that were asked alike.
+    distinct = order_scores(score_entries(text, evidence))[:1]
+    ranked = list(dict.fromkeys([*ranked[:2], *distinct, *ranked[2:]]))
     said = [entry for day in days for entry in await _read_days(tape, first, day, zone)]
     of_days = {entry.id for entry in said}
     chosen = [entry_id for entry_id in ranked if entry_id in of_days]

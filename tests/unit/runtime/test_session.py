@@ -155,6 +155,27 @@ class TestTurnsThatFail:
             floor.let_go(1)
             assert (await bench.say("second")).text == "done: second"
 
+    async def test_a_stop_after_a_reset_says_that_the_tape_begins_anew(self, memory_store: InMemoryStore) -> None:
+        has_begun = asyncio.Event()
+
+        @tool("begin.anew")
+        async def begin_anew(turn: Turn, args: NoArguments) -> str:
+            """Begin anew, and go on for long."""
+            await turn.tape.reset()
+            has_begun.set()
+            await asyncio.Event().wait()
+            return "done"
+
+        async with running(memory_store, ScriptedModel(), Options([begin_anew])) as bench:
+            await bench.say("before")
+            waiting = await bench.post(",begin.anew")
+            async with asyncio.timeout(WAIT):
+                await has_begun.wait()
+                assert bench.app.stop(HOME)
+                result = await waiting
+            assert (result.status, result.text) == ("stopped", Texts().say("stopped_anew"))
+            assert "before" not in [entry.payload.get("content") for entry in await bench.entries()]
+
     async def test_a_stop_reaches_a_model_that_is_thinking(self, memory_store: InMemoryStore) -> None:
         model = Played({"text": "late", "delay": 60}, says("ok"))
         async with running(memory_store, model) as bench:

@@ -230,6 +230,17 @@ async def test_a_question_about_a_day_brings_what_was_said_on_it(store: TapeStor
         assert [said[entry_id] for entry_id in of_day] == ["and a plumber"]
 
 
+async def test_a_fact_is_not_buried_under_questions_that_were_asked_alike(bench: Bench) -> None:
+    words = " ".join(f"word{number}" for number in range(20))
+    fact = f"By the way, my dorfi4x garden code is 4711. {words}"
+    tape = bench.tape()
+    await tape.append([message("user", text) for text in ("hello", fact)])
+    await tape.append([message("user", f"What is my gulmi{number}x garden code?") for number in range(30)])
+    await tape.append([message("user", f"filler{number} about nothing much at all") for number in range(600)])
+    ranked, _ = await rank_before(tape, "What is my dorfi4x garden code?", 1 << 20, [], UTC)
+    assert 2 in ranked[:3]
+
+
 def test_ranks_are_joined_by_their_reciprocals() -> None:
     assert join_ranks([3, 1, 2], [2, 9]) == [2, 3, 9, 1]
     assert join_ranks([], []) == []
