@@ -37,13 +37,17 @@ VIEWS = tuple(ContextView(selector) for selector in ("window", "full", "from:pha
 
 @dataclass(eq=False)
 class Item:
-    """An entry of the model: what it says, its key, and the items that it names."""
+    """An entry of the model: what it says, its key, and the items that it names.
+
+    What a fork of a fork says is that sub-task's own: the windows of others leave it out. `author` names it.
+    """
 
     text: str
     key: str | None = None
     names: tuple[Item, ...] = ()
     recalls: frozenset[Item] = frozenset()
     skipped_if_known: bool = False
+    author: str = ""
 
 
 @dataclass(eq=False)
@@ -117,7 +121,8 @@ class Forest:
                 await self.append(node, Item(f"said {second}"), [note(f"said {second}")])
             case "key":
                 text, key, known = f"{second % 2}", f"k{first % 3}", second % 3 == 0
-                await self.append(node, Item(text, key, skipped_if_known=known), [note(text, key=key)])
+                author = node.fork.id if node.parent and node.parent.parent else ""
+                await self.append(node, Item(text, key, (), frozenset(), known, author), [note(text, key=key)])
             case "correct":
                 data = {"corrects": position + 1, "content": f"{second}"}
                 await self.append(node, Item(f"corrected {second}", names=(target,)), [event("correction", data)])
@@ -197,7 +202,7 @@ class Forest:
                 parent.own.append(item)
             else:
                 self.stands_for[item] = one
-                if one.text != item.text:
+                if (one.text, one.author) != (item.text, item.author):
                     self.replaced.add(item)
             assert entry.id == parent.shown.index(one or item) + 1
         self.nodes.remove(node)
@@ -241,7 +246,7 @@ class Forest:
                 assert _ids(data["shown"]) == set(named[1:])
 
     async def check_requests(self) -> None:
-        """Each recorded request is built again byte for byte; only where other content stood under a key it is not."""
+        """Each recorded request is built again byte for byte; only where another one stood under a key it is not."""
         entries = await whole(self.store, self.tape.name)
         texts = {"system": b"", "tools": b"[]"}
         blobs = {name: await self.store.put_blob(self.tape.name, text) for name, text in texts.items()}
