@@ -19,6 +19,7 @@ from bubbot.features.access.service import AccessService
 from bubbot.features.files import roots as files
 from bubbot.features.memory import memories
 from bubbot.features.strategies import recall, retrieval
+from bubbot.features.topics.commands import require_session
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -111,7 +112,9 @@ def _trust_bindings(patch: pytest.MonkeyPatch) -> None:
     """Let whoever has bound a topic to a chat read there."""
     bound = set[tuple[str, str]]()
 
-    async def require_nothing(turn: Turn, source: str, _: ReadSession) -> SimpleNamespace:
+    async def require_nothing(turn: Turn, source: str, read_session: ReadSession) -> Any:
+        if not turn.inbounds[0].inbound.text.startswith(",topic"):  # `chat.read` opens what was bound
+            return await require_session(turn, source, read_session)
         bound.add((turn.session, source))
         return SimpleNamespace(session=source)
 
