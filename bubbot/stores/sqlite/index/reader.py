@@ -28,6 +28,7 @@ from bubbot.stores.sqlite.index.schema import (
 from bubbot.stores.sqlite.index.spellings import find_spellings
 from bubbot.stores.sqlite.index.tokens import (
     any_expression,
+    letters_expression,
     part_expression,
     phrase_expression,
     within,
@@ -122,12 +123,16 @@ class SqliteIndex:
     def find_part(self, place: IndexPlace, text: str) -> AsyncIterator[int] | None:
         """Yield every entry that holds the folded text, and others, newest first; None if the text is too short."""
         expression = part_expression(place.tape, text)
-        return _read_newest(self.conn, place, "parts", expression) if expression else None
+        if not expression:
+            return None
+        sent = ("words", place.expression) if place.sender else None  # `parts` has no senders
+        return _read_newest(self.conn, place, ("parts", expression), sent)
 
     async def find_similar(self, place: IndexPlace, text: str) -> AsyncIterator[int]:
         """Yield entries with the folded text's words in other spellings, newest first; some may be missing.
 
-        Of five entries four have the closest spellings, if there are so many, and one has less close ones.
+        Of five entries four have the closest spellings, if there are so many, and one has less close ones. Those that
+        have them to the letter come before those that only have their stems, which of a rare word may be frequent.
         """
         words = sorted(tokens(text), key=len, reverse=True)[:MAX_SPELT_WORDS]
         seen: set[int] = set()
@@ -136,20 +141,27 @@ class SqliteIndex:
                 {word: 0.0} if is_run(word) else await find_spellings(self.conn, word, is_alone=len(words) == 1)
                 for word in words
             ]
-        if not all(spelt):
+        if not words or not all(spelt):
             return
-        expressions = dict.fromkeys(
-            " AND ".join(
-                f"({_run_level(word, mistakes) if is_run(word) else any_expression(_closest(terms, mistakes))})"
-                for word, terms in zip(words, spelt, strict=True)
+        levels = dict[str, str]()  # the expression of stems, and of letters
+        for mistakes in range(MAX_MISTAKES + 1):
+            closest = [_closest(terms, mistakes) for terms in spelt]
+            stems = " AND ".join(
+                f"({_run_level(word, mistakes) if is_run(word) else any_expression(near)})"
+                for word, near in zip(words, closest, strict=True)
             )
-            for mistakes in range(MAX_MISTAKES + 1)
-        )
-        streams = [found for each in expressions if (found := self._find_words(place, each))]
-        async for position in take_turns(streams):
-            if position not in seen:
-                seen.add(position)
-                yield position
+            letters = [near for word, near in zip(words, closest, strict=True) if not is_run(word)]
+            levels.setdefault(f"{place.expression} AND ({stems})", letters_expression(place.tape, letters))
+        for is_exact in (True, False):
+            streams = [
+                _read_newest(self.conn, place, ("words", stems), ("parts", letters) if is_exact else None)
+                for stems, letters in levels.items()
+                if letters or not is_exact
+            ]
+            async for position in take_turns(streams):
+                if position not in seen:
+                    seen.add(position)
+                    yield position
 
     async def count(self, terms: Sequence[str]) -> dict[str, int]:
         """Count the entries of all tapes with each word, and no further than it matters."""
@@ -202,7 +214,7 @@ class SqliteIndex:
     def _find_words(self, place: IndexPlace, expression: str) -> AsyncIterator[int] | None:
         if not expression:
             return None
-        return _read_newest(self.conn, place, "words", f"{place.expression} AND ({expression})")
+        return _read_newest(self.conn, place, ("words", f"{place.expression} AND ({expression})"))
 
 
 def _closest(spellings: Mapping[str, float], mistakes: int) -> list[str]:
@@ -228,15 +240,17 @@ def _run_level(run: str, mistakes: int) -> str:
 
 
 async def _read_newest(
-    conn: aiosqlite.Connection, place: IndexPlace, table: str, expression: str
+    conn: aiosqlite.Connection, place: IndexPlace, match: tuple[str, str], other: tuple[str, str] | None = None
 ) -> AsyncIterator[int]:
-    """Yield the positions of the rows of a table that match, newest first; few are read at first, then more each time."""
+    """Yield the positions of the rows that match, newest first; few are read at first, then more each time.
+
+    `match`: a table and the expression for it; `other`: one of another table that has to match, too.
+    """
+    table, expression = match
     where, values = f"{table} MATCH ?", [expression]
-    if table == "parts" and place.sender:  # it has no senders; the plus keeps SQLite from looking up row by row
-        where, values = (
-            f"{where} AND +rowid IN (SELECT rowid FROM words WHERE words MATCH ?)",
-            [*values, place.expression],
-        )
+    if other:  # the plus keeps SQLite from looking up row by row
+        where += f" AND +rowid IN (SELECT rowid FROM {other[0]} WHERE {other[0]} MATCH ?)"
+        values.append(other[1])
     sql = f"SELECT rowid FROM {table} WHERE {where} AND rowid <= ? ORDER BY rowid DESC LIMIT ?"
     last, limit = place.last_row, _FIRST_POSITIONS
     while True:

@@ -94,14 +94,31 @@ def any_expression(words: Iterable[str]) -> str:
 def part_expression(tape: int, text: str) -> str:
     """Build the expression, for the table `parts`, of a part of the texts of a tape; empty if it is too short.
 
-    The trigrams of the part that cover it: it has them all, and the entries that are found are compared anyway.
+    Trigrams that cover it are enough: the entries that are found are compared, however many.
     """
     part = clean_text(text)
     if len(part) < PART_LETTERS:
         return ""
     starts = [*range(0, len(part) - PART_LETTERS, PART_LETTERS), len(part) - PART_LETTERS][:MAX_WORDS]
-    trigrams = dict.fromkeys(part[start : start + PART_LETTERS] for start in starts)
-    return " AND ".join(_phrase([trigram]) for trigram in (tape_key(tape), *trigrams))
+    return f"{_phrase([tape_key(tape)])} AND {_trigrams(part, starts)}"
+
+
+def letters_expression(tape: int, choices: Iterable[Sequence[str]]) -> str:
+    """Build the expression, for the table `parts`, of texts of a tape that hold one word of each choice to the letter.
+
+    All trigrams of a word: few of the entries that are found are compared. Words that are too short bound nothing; empty
+    if all are.
+    """
+    long = [words for words in choices if all(len(word) >= PART_LETTERS for word in words)]
+    each = [
+        " OR ".join(f"({_trigrams(word, range(len(word) - PART_LETTERS + 1))})" for word in words) for words in long
+    ]
+    return " AND ".join([_phrase([tape_key(tape)]), *(f"({some})" for some in each)]) if each else ""
+
+
+def _trigrams(text: str, starts: Iterable[int]) -> str:
+    trigrams = dict.fromkeys(text[start : start + PART_LETTERS] for start in starts)
+    return " AND ".join(_phrase([trigram]) for trigram in trigrams)
 
 
 def _phrase(words: Iterable[str]) -> str:

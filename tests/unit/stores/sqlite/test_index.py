@@ -376,6 +376,26 @@ async def test_a_run_with_a_wrong_character_is_found_beside_many_that_have_parts
     assert 1 in await found(chat, "数剧库迁移好")
 
 
+@pytest.mark.parametrize(
+    "text", ["!!!", "...", '"', "()", "*", "-", "😀", "a", "的", "AND", "NEAR(a b)", "x:y", "\0", "\ud800"]
+)
+async def test_no_query_is_taken_for_damage(
+    chat: TapeService, sqlite_store: SqliteStore, filler: Indexer, text: str
+) -> None:
+    await chat.append([message("user", "something")])
+    await filler.fill()
+    await found(chat, text)
+    state = await sqlite_store.index_state()
+    assert state is not None
+    assert state.fresh
+
+
+async def test_a_misspelt_word_is_found_beneath_many_of_its_stem(chat: TapeService, filler: Indexer) -> None:
+    await chat.append([message("user", "the typings of it"), *[message("user", "a type")] * 200])
+    await filler.fill()
+    assert await found(chat, "typngs") == [1]
+
+
 async def test_a_question_ranks_the_entries_of_its_own_tape(
     chat: TapeService, sqlite_store: SqliteStore, filler: Indexer
 ) -> None:
