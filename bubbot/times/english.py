@@ -57,12 +57,12 @@ _DAY_NUMBER = rf"(?:\d{{1,2}}(?:st|nd|rd|th)?|{_WORD_ORDINAL})"
 _YEAR = r"(?:19|2\d)\d\d"
 _SHORT_YEAR = rf"(?:{_YEAR}|(?<=[-/])\d\d|'\d\d)"
 """Two digits are a year only in a row of numbers, such as 15-4-27, or with an apostrophe."""
-_MONTH = (
+MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     rf"|nov(?:ember)?|dec(?:ember)?){_NO_LETTER}\.?"
 )
 _WEEKDAY = r"(?:sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?)(?:days?)?" + _END + r"\.?"
-_FULL_WEEKDAY = rf"(?:sun|mon|tues|wednes|thurs|fri|satur)days?{_END}"
+FULL_WEEKDAY = rf"(?:sun|mon|tues|wednes|thurs|fri|satur)days?{_END}"
 _DATE_ENDS = r"\s*(?:$|[,:.]|(?:at|@)\s|\d{4}\b)"
 """What follows a date that could be other words, too, such as `march first`."""
 _UNIT = (
@@ -693,7 +693,7 @@ def _months(words: TimeWords, match: re.Match[str]) -> bool:
     if words.every is None or words.every.months:
         return False
     found: set[int] = set()
-    for part in re.finditer(rf"({_MONTH})(?:\s*(?:-|–|to|through)\s*({_MONTH}))?", match["months"]):
+    for part in re.finditer(rf"({MONTH})(?:\s*(?:-|–|to|through)\s*({MONTH}))?", match["months"]):
         first, last = _month_of(part[1]), _month_of(part[2] or part[1])
         found |= {(month - 1) % 12 + 1 for month in range(first, last + (13 if last < first else 1))}
     words.every = replace(words.every, months=tuple(sorted(found)))
@@ -762,7 +762,7 @@ _EVERY = r"(?:every|each)"
 _NUMBERS = r"\d{1,2}(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+|\s*(?:-|–|to)\s*)\d{1,2})*"
 _WEEKDAY_LIST = rf"{_WEEKDAY}(?:(?:\s*(?:,\s*and\b|,|and\b|&|/|-|–|to\b|through\b|thru\b)\s*)(?:on\s+)?{_WEEKDAY})*"
 _ORDINAL_LIST = rf"{_ORDINAL}(?:(?:\s*(?:,\s*and\b|,|and\b|&)\s*)(?:the\s+)?{_ORDINAL})*"
-_MONTH_LIST = rf"{_MONTH}(?:(?:\s*(?:,\s*and\b|,|and\b|&|-|–|to\b|through\b)\s*){_MONTH})*"
+_MONTH_LIST = rf"{MONTH}(?:(?:\s*(?:,\s*and\b|,|and\b|&|-|–|to\b|through\b)\s*){MONTH})*"
 
 
 def phrase(pattern: str, read: Read) -> Phrase:
@@ -819,11 +819,11 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
     phrase(rf"(?:on\s+)?(?:the\s+)?(?P<days>{_ORDINAL_LIST}|(?<=on )\d{{1,2}}{_END})", _month_days_after),
     phrase(rf"(?P<link>and\s+every|,?\s*if\s+(?:it|that)\s+is\s+an?)\s+(?P<names>{_WEEKDAY_LIST})", _also_weekdays),
     phrase(
-        rf"{_EVERY}\s+year\s+on\s+(?:the\s+)?(?P<day>\d{{1,2}}(?:st|nd|rd|th)?|{_ORDINAL})\s+(?:of\s+)?(?P<month>{_MONTH})",
+        rf"{_EVERY}\s+year\s+on\s+(?:the\s+)?(?P<day>\d{{1,2}}(?:st|nd|rd|th)?|{_ORDINAL})\s+(?:of\s+)?(?P<month>{MONTH})",
         _yearly_date,
     ),
-    phrase(rf"{_EVERY}\s+(?P<day>\d{{1,2}}(?:st|nd|rd|th)?|{_ORDINAL})\s+(?:of\s+)?(?P<month>{_MONTH})", _yearly_date),
-    phrase(rf"{_EVERY}\s+(?P<month>{_MONTH})\s+(?P<day>\d{{1,2}}(?:st|nd|rd|th)?){_END}", _yearly_date),
+    phrase(rf"{_EVERY}\s+(?P<day>\d{{1,2}}(?:st|nd|rd|th)?|{_ORDINAL})\s+(?:of\s+)?(?P<month>{MONTH})", _yearly_date),
+    phrase(rf"{_EVERY}\s+(?P<month>{MONTH})\s+(?P<day>\d{{1,2}}(?:st|nd|rd|th)?){_END}", _yearly_date),
     phrase(rf"{_EVERY}\s+(?P<nth>other|{_ORDINAL})\s+(?P<unit>day|week|month|hour|minute|year){_END}", _every_nth_unit),
     phrase(rf"{_EVERY}\s+(?P<nth>other|last|{_ORDINAL})\s+(?P<name>{_WEEKDAY})", _every_nth_weekday),
     phrase(rf"{_EVERY}\s+(?P<day_word>)(?P<days>\d{{1,2}}(?:st|nd|rd|th)){_END}", _month_days),
@@ -835,7 +835,7 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
         _every_name,
     ),
     phrase(rf"(?P<name>daily|nightly|weekly|fortnightly|monthly|yearly|annually|hourly){_END}", _every_name),
-    phrase(rf"(?:on\s+|(?={_FULL_WEEKDAY}))(?P<names>{_WEEKDAY_LIST})", _weekday_of_weeks),
+    phrase(rf"(?:on\s+|(?={FULL_WEEKDAY}))(?P<names>{_WEEKDAY_LIST})", _weekday_of_weeks),
     phrase(rf"(?:on\s+)?(?:(?P<every>every|each)\s+)?(?:on\s+)?(?P<names>{_WEEKDAY_LIST})", _every_weekdays),
     phrase(rf"{_EVERY}\s+(?P<span>{_SPAN})", _every_span),
     phrase(rf"in\s+(?P<months>{_MONTH_LIST})(?!\s*\d)", _months),
@@ -857,25 +857,25 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
     ),
     phrase(
         rf"(?:on\s+)?(?:the\s+)?(?P<nth>last|{_ORDINAL})\s+(?P<name>weekday|workday|working\s+day|business\s+day|day|{_WEEKDAY}){_END}"
-        rf"\s+(?:of|in)\s+(?:(?P<month>{_MONTH})(?:,?\s*(?P<year>{_YEAR}){_END}(?!:))?|(?P<offset>this|next)\s+month{_END})",
+        rf"\s+(?:of|in)\s+(?:(?P<month>{MONTH})(?:,?\s*(?P<year>{_YEAR}){_END}(?!:))?|(?P<offset>this|next)\s+month{_END})",
         _counted_day,
     ),
     phrase(
-        rf"(?:on\s+)?(?:the\s+)?(?P<day>{_DAY_NUMBER})(?:\s+of)?[ /-]*(?P<month>{_MONTH})"
+        rf"(?:on\s+)?(?:the\s+)?(?P<day>{_DAY_NUMBER})(?:\s+of)?[ /-]*(?P<month>{MONTH})"
         rf"(?:,?[ /-]*(?P<year>{_SHORT_YEAR}){_END}(?!:))?",
         _named_date,
     ),
     phrase(
-        rf"(?:on\s+)?(?P<month>{_MONTH})[\s,]*(?:the\s+|(?=\d|{_WORD_ORDINAL}{_DATE_ENDS}))(?P<day>{_DAY_NUMBER})(?![\w:]|\s*[ap]\.?m)"
+        rf"(?:on\s+)?(?P<month>{MONTH})[\s,]*(?:the\s+|(?=\d|{_WORD_ORDINAL}{_DATE_ENDS}))(?P<day>{_DAY_NUMBER})(?![\w:]|\s*[ap]\.?m)"
         rf"(?:,?\s*(?P<year>{_SHORT_YEAR}){_END}(?!:))?",
         _named_date,
     ),
-    phrase(rf"(?:on\s+)?(?P<year>{_YEAR})[ /-](?P<month>{_MONTH})[ /-]?(?P<day>{_DAY_NUMBER}){_END}", _named_date),
+    phrase(rf"(?:on\s+)?(?P<year>{_YEAR})[ /-](?P<month>{MONTH})[ /-]?(?P<day>{_DAY_NUMBER}){_END}", _named_date),
     phrase(rf"(?:(?P<word>year)\s+)?(?P<year>{_YEAR})(?=\s*(?:$|[,:.]))", read_year),
     phrase(
         rf"(?:(?P<intro>on\s+the|the|on)\s+|(?={_ORDINAL}(?:{_DATE_ENDS}|\s+(?:day\s+)?of\s)|\d{{1,2}}\s+of\s))"
         rf"(?P<day>{_ORDINAL}|\d{{1,2}}(?=\s+of\s))(?:\s+day)?"
-        rf"(?:\s+of\s+(?:the\s+)?(?P<month>this|next|current)\s+month{_END})?(?!\s+(?:day\s+)?of{_END}|\s+{_MONTH})",
+        rf"(?:\s+of\s+(?:the\s+)?(?P<month>this|next|current)\s+month{_END})?(?!\s+(?:day\s+)?of{_END}|\s+{MONTH})",
         _day_of_month,
     ),
     phrase(
@@ -896,7 +896,7 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
     phrase(rf"(?:(?:on|at)\s+)?(?:(?:this|the)\s+)?(?P<next>next\s+)?weekend{_END}", _weekend),
     phrase(rf"next\s+(?P<unit>week|month|year){_END}", _next_unit),
     phrase(
-        rf"(?P<span>{_SPAN})\s+(?:after|from)\s+(?=today{_END}|tomorrow{_END}|(?:next|this|on|the)\s|{_WEEKDAY}|{_MONTH}|\d)",
+        rf"(?P<span>{_SPAN})\s+(?:after|from)\s+(?=today{_END}|tomorrow{_END}|(?:next|this|on|the)\s|{_WEEKDAY}|{MONTH}|\d)",
         _shift,
     ),
     phrase(rf"(?:in|after|(?:at\s*)?\+)\s*{_ABOUT}(?P<span>{_SPAN})(?:'?\s+(?:time|from\s+now))?{_END}", _span),

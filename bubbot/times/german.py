@@ -59,7 +59,7 @@ _UNITS: Mapping[str, Span] = MappingProxyType(
 )  # fmt: skip
 
 
-def _spelled(pattern: str) -> str:
+def spell_umlauts(pattern: str) -> str:
     """Return a pattern whose umlauts may be spelled with an e, too."""
     return "".join(f"(?:{char}|{_SPELLED[char]})" if char in _SPELLED else char for char in pattern)
 
@@ -81,9 +81,9 @@ _PIECE = (
 )
 _UNNAMED_PIECE = re.sub(r"\?P<\w+>", "?:", _PIECE)
 _SPAN = rf"{_UNNAMED_PIECE}(?:\s*(?:,|und\b)?\s*{_UNNAMED_PIECE})*"
-_WEEKDAY = r"(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag)"
+WEEKDAY = r"(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag)"
 _SHORT = r"(?:mo|di|mi|do|fr|sa|so)\b\.?"
-_MONTH = (
+MONTH = (
     r"(?:januar|jänner|jan|februar|feb|märz|mär|april|apr|mai|juni|jun|juli|jul|august|aug|september|sept|sep|oktober|okt"
     r"|november|nov|dezember|dez)" + _END + r"\.?"
 )
@@ -91,15 +91,15 @@ _PART = r"(?:frühmorgens|früh|morgen|vormittag|mittag|nachmittag|abend|nacht)"
 _BREAK = r"\s*(?:,\s*und\b|,|und\b|&|\+(?!\d\d:?\d\d)|/)\s*"
 _RANGE = r"\s*(?:-|–|bis\b)\s*"
 _NUMBERS = rf"\d{{1,2}}\.?(?:(?:{_BREAK}|{_RANGE})\d{{1,2}}\.?(?![\d:]))*"
-_NAMES = rf"{_WEEKDAY}s?{_END}(?:(?:{_BREAK}|{_RANGE})(?:jeden\s+)?{_WEEKDAY}s?{_END})*"
+_NAMES = rf"{WEEKDAY}s?{_END}(?:(?:{_BREAK}|{_RANGE})(?:jeden\s+)?{WEEKDAY}s?{_END})*"
 _SHORT_NAMES = rf"{_SHORT}(?:(?:{_BREAK}|{_RANGE}){_SHORT})*"
-_MONTH_NAMES = rf"{_MONTH}(?:(?:{_BREAK}|{_RANGE}){_MONTH})*"
+_MONTH_NAMES = rf"{MONTH}(?:(?:{_BREAK}|{_RANGE}){MONTH})*"
 _NEXT = r"(?:nächste[nrs]?|kommende[nrs]?)"
 _EVERY = r"(?:jede[nrsm]?|alle)"
 _OF_MONTH = r"(?:(?:jede[ns]|eines\s+jeden)\s+monats|(?:im|des|in\s+jedem)\s+monate?s?)" + _END
-_PIECES = re.compile(_spelled(rf"{_PIECE}"))
+_PIECES = re.compile(spell_umlauts(rf"{_PIECE}"))
 _CLOCK = re.compile(
-    _spelled(
+    spell_umlauts(
         rf"(?:(?P<midnight>mitternacht|(?:24|00?)(?:[:.]00)?\s*uhr){_END}"
         rf"|(?:(?P<away>{_N})(?:\s*min(?:uten?)?)?\s+(?P<way>vor|nach)\s+)?(?P<half>halb)\s+(?P<half_hour>{_N}){_END}"
         rf"|(?P<quarter>dreiviertel|viertel)\s+(?:(?P<quarter_way>vor|nach)\s+)?(?P<quarter_hour>{_N}){_END}"
@@ -435,7 +435,7 @@ def _ordinal_weekday(words: TimeWords, match: re.Match[str]) -> bool:
 def _weekdays_of(text: str) -> tuple[int, ...]:
     """Return the days of the week of a list with ranges."""
     found: set[int] = set()
-    name = rf"(?:{_WEEKDAY}|{_SHORT})"
+    name = rf"(?:{WEEKDAY}|{_SHORT})"
     for match in re.finditer(rf"({name})s?(?:{_RANGE}({name}))?", text):
         first = _weekday_of(match[1])
         last = _weekday_of(match[2]) if match[2] else first
@@ -511,7 +511,7 @@ def _months(words: TimeWords, match: re.Match[str]) -> bool:
     if words.every is None or words.every.months:
         return False
     found: set[int] = set()
-    for part in re.finditer(_spelled(rf"({_MONTH})(?:{_RANGE}({_MONTH}))?"), match["months"]):
+    for part in re.finditer(spell_umlauts(rf"({MONTH})(?:{_RANGE}({MONTH}))?"), match["months"]):
         first, last = _month_of(part[1]), _month_of(part[2] or part[1])
         found |= {(month - 1) % 12 + 1 for month in range(first, last + (13 if last < first else 1))}
     words.every = replace(words.every, months=tuple(sorted(found)))
@@ -542,7 +542,7 @@ def _daily_after_minutes(words: TimeWords, _match: re.Match[str]) -> bool:
 
 def phrase(pattern: str, read: Read) -> Phrase:
     """Compile a phrase."""
-    return Phrase(re.compile(_spelled(pattern)), read)
+    return Phrase(re.compile(spell_umlauts(pattern)), read)
 
 
 GERMAN_PHRASES: tuple[Phrase, ...] = (
@@ -551,8 +551,8 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
         r"(?:am|de[nr])\s+(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}|\d\d))?" + _END, read_numbered_date
     ),
     phrase(
-        rf"(?:am\s+|der\s+)?(?P<nth>letzte[nrs]?|{_ORDINAL_WORD}|\d{{1,2}}\.)\s+(?P<name>{_WEEKDAY}|werktag|arbeitstag|tag)\s+"
-        rf"(?:(?:im|des)\s+(?P<month>{_MONTH})(?:\s*(?P<year>(?:19|2\d)\d\d){_END}(?![:.]))?|(?:im\s+|des\s+)?(?P<offset>diese[ns]|{_NEXT})\s+monate?s?{_END})",
+        rf"(?:am\s+|der\s+)?(?P<nth>letzte[nrs]?|{_ORDINAL_WORD}|\d{{1,2}}\.)\s+(?P<name>{WEEKDAY}|werktag|arbeitstag|tag)\s+"
+        rf"(?:(?:im|des)\s+(?P<month>{MONTH})(?:\s*(?P<year>(?:19|2\d)\d\d){_END}(?![:.]))?|(?:im\s+|des\s+)?(?P<offset>diese[ns]|{_NEXT})\s+monate?s?{_END})",
         _counted_day,
     ),
     # How often. The longer phrases come first.
@@ -563,21 +563,21 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
     ),
     phrase(
         rf"(?:am\s+|(?P<every>jede[nrs]\s+)(?:monat\s+am\s+)?)?(?P<nth>letzte[nrs]?|{_ORDINAL_WORD}|\d{{1,2}}\.)\s+"
-        rf"(?P<name>{_WEEKDAY}|werktag|arbeitstag|tag){_END}(?:\s+(?P<scope>{_OF_MONTH}))?",
+        rf"(?P<name>{WEEKDAY}|werktag|arbeitstag|tag){_END}(?:\s+(?P<scope>{_OF_MONTH}))?",
         _ordinal_weekday,
     ),
     phrase(rf"(?:am\s+)?(?:monatsende|ende\s+jedes\s+monats|letzten\s+tag\s+{_OF_MONTH}){_END}", _last_day_of_months),
     phrase(rf"(?:am\s+)?(?:(?P<days>{_NUMBERS})|(?P<named>{_ORDINAL_WORD}))\s+(?:tag\s+)?{_OF_MONTH}", _month_days),
     phrase(rf"(?P<link>,?\s*wenn\s+es\s+ein|und\s+jeden)\s+(?P<names>{_NAMES})(?:\s+ist{_END})?", _and_weekdays),
     phrase(
-        rf"jede[ns]\s+(?:jahr\s+am\s+)?(?P<day>\d{{1,2}}\.|{_ORDINAL_WORD})\s*(?P<month>{_MONTH})",
+        rf"jede[ns]\s+(?:jahr\s+am\s+)?(?P<day>\d{{1,2}}\.|{_ORDINAL_WORD})\s*(?P<month>{MONTH})",
         _yearly_date,
     ),
     phrase(
         rf"jede[nrs]?\s+(?P<nth>{_ORDINAL_WORD}|\d{{1,2}}\.)\s+(?P<unit>tag|woche|monat|stunde|minute|jahr){_END}",
         _every_nth_unit,
     ),
-    phrase(rf"jeden\s+(?P<days>\d{{1,2}}\.){_END}(?!\s*{_MONTH})(?:\s+{_OF_MONTH})?", _month_days),
+    phrase(rf"jeden\s+(?P<days>\d{{1,2}}\.){_END}(?!\s*{MONTH})(?:\s+{_OF_MONTH})?", _month_days),
     phrase(
         rf"(?:{_EVERY}\s+|an\s+)?(?P<name>werktags?|werktagen|wochentags|wochentagen|arbeitstags?|arbeitstagen){_END}"
         r"(?:\s+\(montag\s+bis\s+freitag\))?",
@@ -606,12 +606,12 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
     phrase(rf",?\s*(?:gezählt\s+ab|beginnend(?:\s+(?:am|ab|mit))?|ab(?:\s+(?:dem|am))?){_END}", read_start),
     # Which day.
     phrase(rf"(?:vorgestern|gestern)(?:\s+{_PART})?{_END}", read_over),
-    phrase(rf"(?:letzte|vergangene|vorige)[nrs]?\s+(?:woche|monat|jahr|nacht|{_WEEKDAY}){_END}", read_over),
+    phrase(rf"(?:letzte|vergangene|vorige)[nrs]?\s+(?:woche|monat|jahr|nacht|{WEEKDAY}){_END}", read_over),
     phrase(rf"vor\s+{_SPAN}{_END}", read_over),
     phrase(rf"(?:bald|später|irgendwann|gleich|sofort|jetzt|demnächst|nachher|mal){_END}", read_vague),
     phrase(rf"in\s+(?:kürze|einer\s+weile|(?:ein\s+)?paar\s+\w+|einigen\s+\w+){_END}", read_vague),
     phrase(
-        rf"(?:am\s+|de[nr]\s+)?(?P<day>{_DAY_NUMBER})\s*(?P<month>{_MONTH})"
+        rf"(?:am\s+|de[nr]\s+)?(?P<day>{_DAY_NUMBER})\s*(?P<month>{MONTH})"
         rf"(?:\s*(?P<year>(?:19|2\d)\d\d|'\d\d){_END}(?![:.]))?",
         _date,
     ),
@@ -632,13 +632,13 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
         r"(?P<early>(?=\s+um\s+(?:[0-5]|eins?|zwei|drei|vier|fünf)(?!\w)))?",
         _part,
     ),
-    phrase(rf"(?:am\s+)?übernächste[nr]?\s+(?P<name>{_WEEKDAY}){_END}", _weekday_after_next),
-    phrase(rf"(?:am\s+)?(?P<name>{_WEEKDAY})\s+nach\s+dem\s+nächsten{_END}", _weekday_after_next),
+    phrase(rf"(?:am\s+)?übernächste[nr]?\s+(?P<name>{WEEKDAY}){_END}", _weekday_after_next),
+    phrase(rf"(?:am\s+)?(?P<name>{WEEKDAY})\s+nach\s+dem\s+nächsten{_END}", _weekday_after_next),
     phrase(
         rf"(?:am\s+)?(?P<name>{_SHORT}),?\s+(?:den\s+)?(?=\d{{1,2}}\.)(?P<part>(?!))?(?P<modifier>)(?P<week>)", _weekday
     ),
     phrase(
-        rf"(?:(?:am|den)\s+)?(?:(?P<modifier>diese[nr]|{_NEXT})\s+)?(?P<name>{_WEEKDAY}|(?<=\bam ){_SHORT})\s*(?P<part>{_PART})?{_END}"
+        rf"(?:(?:am|den)\s+)?(?:(?P<modifier>diese[nr]|{_NEXT})\s+)?(?P<name>{WEEKDAY}|(?<=\bam ){_SHORT})\s*(?P<part>{_PART})?{_END}"
         rf"(?:\s+(?:in\s+|(?:in\s+)?der\s+)?(?P<week>diese[r]?|{_NEXT})\s+woche{_END})?",
         _weekday,
     ),

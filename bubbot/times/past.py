@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta, tzinfo
 
+from bubbot.times import english, german
 from bubbot.times.instants import wall_time
 from bubbot.times.phrases import normalize, parse_duration, read_words, strip_closing
 from bubbot.times.reading import ReadingContext
@@ -14,8 +15,8 @@ from bubbot.times.rules import OneTime
 
 _DAYS_AGO = {
     **dict.fromkeys(("today", "heute", "今天", "今日"), 0),
-    **dict.fromkeys(("yesterday", "gestern", "昨天", "昨日"), 1),
     **dict.fromkeys(("the day before yesterday", "vorgestern", "前天"), 2),
+    **dict.fromkeys(("yesterday", "gestern", "昨天", "昨日"), 1),
 }
 _AGO = re.compile(r"(?:(?P<english>.+) ago|vor (?P<german>.+)|(?P<chinese>.+?)[之以]?前)")
 _LAST = re.compile(r"^(?:(?:last|this|on|letzte[nr]?|am)\s+|上个?|这个?)")
@@ -57,23 +58,22 @@ def _read_day(text: str, now: datetime, zone: tzinfo) -> date | None:
     return None
 
 
-_WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|sonnabend"
-_MONTH = (
-    r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?"
-    r"|sep(?:tember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)\b\.?"
-)
+_WEEKDAY = rf"(?:{english.FULL_WEEKDAY}|{german.WEEKDAY}\b)"
+_CHINESE_WEEKDAY = r"(?:周|星期|礼拜)[一二三四五六日天]"
+_MONTH = rf"(?:{english.MONTH}|{german.spell_umlauts(german.MONTH)})"
 _COUNT = r"(?:\d{1,3}|an?|one|two|three|four|five|six|ein(?:em|er)?|zwei|drei|vier|fünf|sechs)"
+_NAMED_DAYS = "|".join(rf"\b{name}\b" if name.isascii() else name for name, days in _DAYS_AGO.items() if days)
 _MENTIONED = re.compile(
     rf"""
     (?P<past>
-        \b(?:the\ day\ before\ )?yesterday\b | \bvorgestern\b | \bgestern\b | 昨[天日] | 前天
-        | \b(?:last|letzten)\s+(?:{_WEEKDAY})\b | 上个?(?:周|星期|礼拜)[一二三四五六日天]
+        {_NAMED_DAYS.replace(" ", "[ ]")}
+        | \b(?:last|letzten)\s+{_WEEKDAY} | 上个?{_CHINESE_WEEKDAY}
         | \b{_COUNT}\s+(?:days?|weeks?)\s+ago\b | \bvor\s+{_COUNT}\s+(?:tagen?|wochen?)\b
         | [\d一二两三四五六七八九十]{{1,3}}天[之以]?前
         | \b\d{{4}}-\d\d-\d\d\b
     )
     | (?P<week>\b(?:last\s+week|letzte[rn]?\s+woche)\b | 上个?(?:周|星期|礼拜))
-    | (?P<weekday>\b(?:{_WEEKDAY})\b | (?:周|星期|礼拜)[一二三四五六日天])
+    | (?P<weekday>\b{_WEEKDAY} | {_CHINESE_WEEKDAY})
     | (?P<date>
         \b{_MONTH}\s*\d{{1,2}}(?:st|nd|rd|th)?(?!\d)(?:,?\s+\d{{4}}\b)?
         | \b\d{{1,2}}(?:st|nd|rd|th|\.)?\s*(?:of\s+)?{_MONTH}(?:\s+\d{{4}}\b)?

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bubbot.times.past import find_past_days, read_past_day
 
@@ -120,3 +122,17 @@ def test_the_last_week_is_seven_days(text: str) -> None:
 def test_a_text_speaks_of_few_days() -> None:
     text = " and ".join(f"2026-11-{day:02}" for day in range(1, 29))
     assert len(find_past_days(text * 1000, SUNDAY, BERLIN)) == 4
+
+
+WORDS = (
+    *"yesterday gestern 昨天 前天 last letzten 上周 monday montag 周三 week woche ago vor 天前 day days weeks tagen of the".split(),
+    *"may märz maerz feb. 5月4号 0月0日 2024 2027 0000 9999-12-31 2026-02-30 0 1 4th 31 31. 99 999 an ein ? \n \0 \ud800".split(
+        " "
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=8), st.sampled_from(["", " "]))
+def test_no_text_makes_it_fail_or_look_ahead(words: list[str], space: str) -> None:
+    for first, last in find_past_days(space.join(words), SUNDAY, BERLIN):
+        assert first <= last <= date(2026, 11, 29)
