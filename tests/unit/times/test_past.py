@@ -125,14 +125,12 @@ def test_a_text_speaks_of_few_days() -> None:
 
 
 WORDS = (
-    *"yesterday gestern 昨天 前天 last letzten 上周 monday montag 周三 week woche ago vor 天前 day days weeks tagen of the".split(),
-    *"may märz maerz feb. 5月4号 0月0日 2024 2027 0000 9999-12-31 2026-02-30 0 1 4th 31 31. 99 999 an ein ? \n \0 \ud800".split(
-        " "
-    ),
+    "yesterday gestern 昨天 前天 last letzten 上周 monday montag 周三 week woche ago vor 天前 day days weeks tagen of the an ein ? "
+    "may märz maerz feb. 5月4号 0月0日 2024 2027 0000 9999-12-31 2026-02-30 0 1 4th 31 31. 99 999"
 )
 
 
-@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=8), st.sampled_from(["", " "]))
+@given(st.lists(st.sampled_from(WORDS.split()) | st.text(max_size=3), max_size=8), st.sampled_from(["", " "]))
 def test_no_text_makes_it_fail_or_look_ahead(words: list[str], space: str) -> None:
     for first, last in find_past_days(space.join(words), SUNDAY, BERLIN):
         assert first <= last <= date(2026, 11, 29)
