@@ -1,10 +1,11 @@
 """Recall measured on long conversations with marked evidence: python -m benchmarks.search.recall FOLDER [--meaning].
 
 FOLDER has a folder for each chat, with `chat.json` and `questions.json` as BEAM publishes them (`chats/100K/N/chat.json` and
-`probing_questions/probing_questions.json` of mohammadtavakoli78/BEAM). It has no licence: it is read from a path. A message may
-have its `date`; a question is asked on the day after the last one. All chats are tapes of one database with one index. A question counts as hit if one of the entries that are marked as its evidence is
-among the first 5, 8 and 20. Chats with odd and with even numbers are reported apart, so that a rule that was fitted to one
-half shows on the other.
+`probing_questions/probing_questions.json` of mohammadtavakoli78/BEAM). It has no licence: it is read from a path. A message
+may have its `date`; a question is asked on the day after the last one. All chats are tapes of one database with one index. A
+question counts as hit if one of the entries that are marked as its evidence is among the first 5, 8 and 20, and among those
+that the model would be shown. Chats with odd and with even numbers are reported apart, so that a rule that was fitted to
+one half shows on the other.
 """
 
 from __future__ import annotations

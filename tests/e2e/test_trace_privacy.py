@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import aiohttp
 import pytest
@@ -22,7 +23,6 @@ from bubbot.stores.sqlite.store import open_readonly
 from bubbot.tape.boundary import SharedTape, TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeStore, TapeSummary
 from tests.privacy.oracle import canaries
 from tests.trace.home import (
@@ -178,15 +178,9 @@ class _WeakBoundary(TapeBoundary):
     """A boundary that keeps its store, so that a subclass can answer some queries without it."""
 
     def __init__(
-        self,
-        store: TapeStore,
-        viewer: Viewer,
-        *,
-        workspace: str,
-        references: ReferenceRegistry,
-        shared: Collection[SharedTape] = (),
+        self, store: TapeStore, viewer: Viewer, *, shared: Collection[SharedTape] = (), **options: Any
     ) -> None:
-        super().__init__(store, viewer, workspace=workspace, references=references, shared=shared)
+        super().__init__(store, viewer, shared=shared, **options)
         self.store, self.shared = store, shared
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:

@@ -42,6 +42,8 @@ MAX_EVIDENCE = 8
 """Entries recalled for one message at most, the other messages of their turns included."""
 MAX_RANKED = 64
 """Entries that are ranked by their words, and by their meaning."""
+MAX_COMPARED = 24
+"""The first of them, which are compared with each other: it takes a third of a millisecond each."""
 MAX_OF_DAYS = 200
 """Entries that are read of the days that a message speaks of."""
 RANK_OFFSET = 10
@@ -175,7 +177,7 @@ async def rank_before(
     evidence = [entry for entry in entries if is_evidence(entry)]
     ranked = [entry.id for entry in evidence]
     # The one that stands out among them is not below the third: it may lie under many questions that were asked alike.
-    distinct = order_scores(score_entries(text, evidence))[:1]
+    distinct = order_scores(score_entries(text, evidence[:MAX_COMPARED]))[:1]
     ranked = list(dict.fromkeys([*ranked[:2], *distinct, *ranked[2:]]))
     said = [entry for day in days for entry in await _read_days(tape, first, day, zone)]
     of_days = {entry.id for entry in said}

@@ -235,7 +235,7 @@ async def test_a_fact_is_not_buried_under_questions_that_were_asked_alike(bench:
     fact = f"By the way, my dorfi4x garden code is 4711. {words}"
     tape = bench.tape()
     await tape.append([message("user", text) for text in ("hello", fact)])
-    await tape.append([message("user", f"What is my gulmi{number}x garden code?") for number in range(30)])
+    await tape.append([message("user", f"What is my gulmi{number}x garden code?") for number in range(12)])
     await tape.append([message("user", f"filler{number} about nothing much at all") for number in range(600)])
     ranked, _ = await rank_before(tape, "What is my dorfi4x garden code?", 1 << 20, [], UTC)
     assert 2 in ranked[:3]
