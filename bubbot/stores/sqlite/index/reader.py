@@ -152,12 +152,13 @@ class SqliteIndex:
             )
             letters = [near for word, near in zip(words, closest, strict=True) if not is_run(word)]
             levels.setdefault(f"{place.expression} AND ({stems})", letters_expression(place.tape, letters))
-        for is_exact in (True, False):
-            streams = [
-                _read_newest(self.conn, place, ("words", stems), ("parts", letters) if is_exact else None)
-                for stems, letters in levels.items()
-                if letters or not is_exact
-            ]
+        to_the_letter = [
+            _read_newest(self.conn, place, ("words", stems), ("parts", letters))
+            for stems, letters in levels.items()
+            if letters
+        ]
+        by_stems = [_read_newest(self.conn, place, ("words", stems)) for stems in levels]
+        for streams in (to_the_letter, by_stems):
             async for position in take_turns(streams):
                 if position not in seen:
                     seen.add(position)
