@@ -417,6 +417,11 @@ def sender_name(meta: JsonObject) -> list[str]:
     return [name] if isinstance(name, str) and name else []
 
 
+def is_said_by_person(kind: str, payload: JsonObject) -> bool:
+    """Return true for a message that a person wrote, and no model."""
+    return kind == Kind.MESSAGE and payload.get("role") == "user"
+
+
 def sender_id(meta: JsonObject) -> str:
     """Return the sender's id on the platform; empty if the meta has none."""
     sender = meta.get("sender")

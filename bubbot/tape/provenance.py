@@ -14,7 +14,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, is_said_by_person
 
 PROVENANCE = "provenance"
 """The key in the meta."""
@@ -128,7 +128,7 @@ def _judge(entry: TapeEntry) -> Source:
     sender = entry.meta.get("sender")
     if entry.kind == Kind.TOOL_RESULT:
         return Source.WORLD  # the entry does not name the tool
-    if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user":
+    if is_said_by_person(entry.kind, entry.payload):
         return _judge_message(entry, sender)
     return _judge_sender(sender) if sender is not None else Source.OWN
 

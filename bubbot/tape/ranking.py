@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import TapeEntry, is_said_by_person
 from bubbot.tape.words import fold_text, is_run, run_pairs, run_tokens, split_pieces, stem, strip_accents
 
 MAX_TERMS = 48
@@ -111,8 +111,7 @@ def score_entries(
 
 
 def _weigh(entry: TapeEntry) -> float:
-    is_said_by_person = entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user"
-    return PERSON_WEIGHT if is_said_by_person else 1.0
+    return PERSON_WEIGHT if is_said_by_person(entry.kind, entry.payload) else 1.0
 
 
 def order_scores(scores: Mapping[int, float]) -> list[int]:

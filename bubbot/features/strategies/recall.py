@@ -28,7 +28,7 @@ from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView, records_view
 from bubbot.tape.anchor import recalled_ranges
-from bubbot.tape.entry import Kind, TapeEntry, int_field
+from bubbot.tape.entry import Kind, TapeEntry, int_field, is_said_by_person
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, TapeQuery, parse_moment
@@ -184,7 +184,7 @@ async def rank_before(
     chosen = [entry_id for entry_id in ranked if entry_id in of_days]
     if _QUESTION_MARK.search(text):
         chosen += order_scores(score_entries(text, said))
-        chosen += [entry.id for entry in said if entry.payload.get("role") == "user"]
+        chosen += [entry.id for entry in said if is_said_by_person(entry.kind, entry.payload)]
     return ranked, list(dict.fromkeys(chosen))[:MAX_RANKED]
 
 
@@ -234,7 +234,7 @@ async def choose_evidence(
     for entry in entries.values():
         of_turns[entry.meta.get("turn")].append(entry.id)
     turns = [entries[entry_id].meta.get("turn") for entry_id in best if entry_id in entries]
-    said = sorted(entry.id for entry in entries.values() if entry.payload.get("role") == "user")
+    said = sorted(entry.id for entry in entries.values() if is_said_by_person(entry.kind, entry.payload))
     next_said = [said[place] for entry_id in best if (place := bisect_right(said, entry_id)) < len(said)]
     chosen: list[int] = []
     for entry_id in dict.fromkeys([*best, *(other for name in turns if name for other in of_turns[name]), *next_said]):

@@ -29,7 +29,7 @@ from bubbot.stores.sqlite.index.schema import (
     row_number,
 )
 from bubbot.stores.sqlite.index.tokens import clean_text, place_of, sender_tokens, tape_key, tokenize
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, list_searchable, sender_id, sender_name
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, is_said_by_person, list_searchable, sender_id, sender_name
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 from bubbot.tape.words import fold_text, is_spelt
 
@@ -202,7 +202,7 @@ def _tokenize_rows(rows: Sequence[Sequence[Any]]) -> _TokenizedRows:
         if not text:
             continue
         words = tokenize(text)
-        row = row_number(seq, is_person=kind == Kind.MESSAGE and content.get("role") == "user")
+        row = row_number(seq, is_person=is_said_by_person(kind, content))
         person = sender_tokens("".join(sender_name(about)), sender_id(about))
         batch.words.append((row, " ".join(words), " ".join(person), place_of(tape, kind)))
         batch.parts.append((row, clean_text(text), tape_key(tape)))
