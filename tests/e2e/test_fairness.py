@@ -96,9 +96,9 @@ async def test_a_flood_of_one_person_delays_nobody_else_and_survives_a_kill(
 async def test_a_flood_of_a_stranger_delays_nobody_and_leaves_the_traces_of_a_code_and_its_reminder(
     platform: Platform, home: Path
 ) -> None:
-    ann, stranger = platform.person("Ann"), platform.person("Sam")
-    set_up(home, platform, ann)
-    platform.server.fail(platform.sends[0], Wedge())  # the pairing code is not taken
+    owner, ann, stranger = platform.person("Olga"), platform.person("Ann"), platform.person("Sam")
+    set_up(home, platform, owner, ann)
+    platform.server.fail(platform.sends[0], Wedge())  # the pairing code or the owner's card is not taken
     async with killed(home, platform):
         for number in range(1_000):
             platform.say(stranger, f"flood {number}")
