@@ -21,6 +21,7 @@ from bubbot.runtime.context.attachments import (
     find_images,
     join_text_parts,
 )
+from bubbot.runtime.context.evidence import OWN_TAPE, Evidence, find_sessions, read_evidence
 from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
@@ -70,6 +71,8 @@ PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str | PromptT
 """Build a section of the system prompt for a turn and a model; empty for none."""
 ChooseSelector: TypeAlias = Callable[[Turn], Awaitable[str]]
 """Return the selector of the context strategy that a turn's chat has chosen; empty if it has chosen none."""
+FindHeads: TypeAlias = Callable[[Turn, Mapping[str, str]], Awaitable[Mapping[str, int]]]
+"""Return how far a turn may read other tapes now, by tape; 0: not at all. Gets the session of each tape."""
 
 Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest, Mapping[str, Sequence[Span]]]]]
 """Build the request of a recorded step as this code would; see `RequestComposer.recompose`."""
@@ -77,6 +80,11 @@ Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest
 
 def log_strategy_failure(selector: str, error: BubbotError) -> None:
     log.warning("context strategy %s failed: %s", selector, error, extra={"action": "context.strategy"})
+
+
+async def find_no_heads(turn: Turn, sessions: Mapping[str, str]) -> Mapping[str, int]:  # noqa: ARG001 - see `FindHeads`
+    """Let a turn read no other tape."""
+    return dict.fromkeys(sessions, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,7 @@ class ContextPolicy:
         strategies: the strategies that a selector may name.
         choices: return a chat's own choice; the first answer replaces the selector.
         on_strategy_failure: called with the selector if a package's strategy fails; `window` replaces it.
+        find_heads: returns how far other tapes may be read that evidence quotes.
     """
 
     selector: str = AUTO_SELECTOR
@@ -106,6 +115,7 @@ class ContextPolicy:
     strategies: ContextStrategies = KERNEL_STRATEGIES
     choices: Sequence[ChooseSelector] = ()
     on_strategy_failure: Callable[[str, BubbotError], None] = log_strategy_failure
+    find_heads: FindHeads = find_no_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +129,8 @@ class ComposedRequest:
         head: the newest id of the tape at that time.
         ids: the entries that the messages show, ascending.
         is_compacting: a smaller budget may make it shorter.
-        prompt_shown: the entries that the system prompt shows, as id ranges by tape.
+        prompt_shown: the entries that the system prompt shows, and those of other tapes that are quoted beside messages, as
+            id ranges by tape.
         foreign: the shown entries with foreign words.
         texts: returns the shown texts, to search for addresses and words.
     """
@@ -184,14 +195,19 @@ class RequestComposer:
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
         try:
-            view, context, answers = await self._read(turn, selector, style, budget)
+            read = await self._read(turn, selector, style, budget)
         except (ConfigError, AnchorNotFound) as error:  # a package's strategy must not end a turn (T12)
             if self._settings.strategies.is_own(selector):
                 raise
             self._settings.on_strategy_failure(selector, error)
-            view, context, answers = await self._read(turn, "window", style, budget)
-        ids = context.ids
+            read = await self._read(turn, "window", style, budget)
+        view, context, answers = read.view, read.context, [*read.answers, read.evidence.own_entries]
+        quoted = read.evidence.shown_with(context.ids)
+        ids = sorted({*context.ids, *ids_of(quoted.pop(OWN_TAPE, ()), 0)})
         foreign = await _find_foreign(turn.tape, answers, ids, foreign)
+        for name, spans in quoted.items():
+            foreign = foreign.add(name, read.evidence.shown_entries(name, spans))
+            prompt_shown = {**prompt_shown, name: union([*prompt_shown.get(name, ()), *spans])}
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
@@ -202,10 +218,8 @@ class RequestComposer:
             request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, texts
         )
 
-    async def _read(
-        self, turn: Turn, selector: str, style: MessageStyle, budget: int | None
-    ) -> tuple[ContextView, ModelContext, Sequence[Sequence[TapeEntry]]]:
-        """Read the context of the next request; return the view, the context and the entries read.
+    async def _read(self, turn: Turn, selector: str, style: MessageStyle, budget: int | None) -> ContextReading:
+        """Read the context of the next request.
 
         Raises:
             ConfigError: the strategy cannot be loaded, or fails.
@@ -221,7 +235,7 @@ class RequestComposer:
             strategies=self._settings.strategies,
         )
         view = await narrow_view(turn.tape, view)
-        return view, *await read_context(turn.tape, view)
+        return await read_context(turn.tape, view, lambda sessions: self._settings.find_heads(turn, sessions))
 
     async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
         """Build the request of a recorded answering step with the current prompt, tools and messages.
@@ -244,7 +258,7 @@ class RequestComposer:
         view = ContextView.from_json({**step["view"], **current}, strategies)
         traits = ModelTraits(short_prompt=not view.style.bootstrap, tools=view.style.tools)
         system, shown, _ = await self._system(turn, traits)
-        context, _ = await read_context(turn.tape, await narrow_view(turn.tape, view))
+        context = (await read_context(turn.tape, await narrow_view(turn.tape, view))).context
         tools = self._specs(None) if traits.tools else ()
         return ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts), shown
 
@@ -364,12 +378,40 @@ async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Seque
     return foreign.without(tape.name, vouched).add_found(tape.name, kept)
 
 
-async def read_context(tape: TapeHandle, view: ContextView) -> tuple[ModelContext, Sequence[Sequence[TapeEntry]]]:
-    """Read the context and the strategy's further queries; return it with all answers."""
+@dataclass(frozen=True, slots=True)
+class ContextReading:
+    """A context and what it was read from.
+
+    Attributes:
+        view: the view that built it, with the heads of other tapes.
+        answers: the entries of the tape that were read.
+        evidence: what is quoted beside messages.
+    """
+
+    view: ContextView
+    context: ModelContext
+    answers: Sequence[Sequence[TapeEntry]]
+    evidence: Evidence
+
+
+async def read_context(
+    tape: TapeHandle,
+    view: ContextView,
+    find_heads: Callable[[Mapping[str, str]], Awaitable[Mapping[str, int]]] | None = None,
+) -> ContextReading:
+    """Read the context, the evidence in it and the strategy's further queries.
+
+    Args:
+        find_heads: returns how far other tapes may be read now, by the sessions of the tapes; None: as far as the view says.
+    """
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
+    facts = view.find_evidence(answers)
+    if find_heads is not None and (sessions := find_sessions(facts)):
+        view = replace(view, heads=await find_heads(sessions))
+    evidence = await read_evidence(tape, facts, view.heads)
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
-    return view.fold(answers), answers
+    return ContextReading(view, view.fold(answers, evidence), answers, evidence)
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
@@ -424,7 +466,7 @@ async def rebuild_request(
     view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(find_recorded_part(step))
     try:
-        context, _ = await read_context(recorded, await narrow_view(recorded, view))
+        context = (await read_context(recorded, await narrow_view(recorded, view))).context
     except AnchorNotFound as error:
         raise EntryNotFound(f"the window of this step is not on the tape: {error}") from error
     return ModelRequest(system, context.messages, specs, step["parameters"], context.texts)

@@ -31,6 +31,7 @@ from bubbot.tape.references import (
 TURN_START, TURN_END, TURN_INTERRUPTED = "turn/start", "turn/end", "turn/interrupted"
 TURN_ENDS = (TURN_END, TURN_INTERRUPTED)
 STEP_EVENT = "loop.step"
+EVIDENCE_EVENT = "context/evidence"
 MODEL_LEARNED = "model/learned"
 MODEL_FORGOTTEN = "model/forgotten"
 
@@ -145,6 +146,39 @@ class LoopStep(Fact, kw_only=True):
     response_id: str | UnsetType = UNSET
     reasoning: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
+
+
+class EvidenceNode(Struct, frozen=True, kw_only=True):
+    """Entries that are quoted together: of the tape itself, or of another session.
+
+    Attributes:
+        title: what they are from, in a few words.
+        session: the other session; empty for the tape itself.
+        entries: those of the tape itself.
+        elsewhere: those of the other session, as pairs of its tape and id ranges.
+        until: the date of the newest of those. A later entry is none of them: the other tape began again.
+    """
+
+    title: str
+    session: SessionId = ""
+    entries: Annotated[tuple[tuple[int, int], ...], Reference.SPANS] = ()
+    elsewhere: Annotated[tuple[tuple[str, tuple[tuple[int, int], ...]], ...], Reference.TAPE_SPANS] = ()
+    until: str = ""
+
+
+class EvidenceQuoted(Fact):
+    """Entries are quoted beside a message, as evidence.
+
+    Attributes:
+        message: the message.
+        source: what has chosen them, such as `memory.views.family`.
+        nodes: the entries, in the order in which they are quoted.
+    """
+
+    EVENTS = (EVIDENCE_EVENT,)
+    message: EntryId
+    source: str
+    nodes: tuple[EvidenceNode, ...]
 
 
 class EffectBegin(Fact):
@@ -317,6 +351,7 @@ KERNEL_FACTS = (
     TurnInterrupted,
     MessageReaction,
     LoopStep,
+    EvidenceQuoted,
     EffectBegin,
     EffectEnd,
     EntryVouched,

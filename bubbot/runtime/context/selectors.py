@@ -28,6 +28,8 @@ OWN_PART_KEY = "own"
 """The key that marks a text part as the bot's, not the person's."""
 BLANK_MESSAGE_TEXT = "[no text]"
 """The replacement of a blank message, which providers refuse."""
+EVIDENCE = "evidence"
+"""The key of the evidence beside a message, in the cache of its entry; see `runtime.context.evidence`."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
 """The user message if a provider needs one and no person wrote one."""
 
@@ -181,8 +183,17 @@ def convert_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMess
     """Convert a message entry to one message or none; cache it on the entry."""
     messages: list[ContextMessage] | None = entry.cache.get(("message", stamps))
     if messages is None:
-        messages = entry.cache["message", stamps] = _message(entry, stamps)
+        messages = _message(entry, stamps)
+        if EVIDENCE in entry.cache:
+            messages = [_with_evidence(each, entry.cache[EVIDENCE]) for each in messages]
+        entry.cache["message", stamps] = messages
     return messages
+
+
+def _with_evidence(message: ContextMessage, block: str) -> ContextMessage:
+    content = message.message["content"]
+    joined = f"{block}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": block}, *content]
+    return ContextMessage({**message.message, "content": joined}, message.ids)
 
 
 def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
+from bubbot.runtime.context.evidence import Evidence, find_evidence
 from bubbot.runtime.context.selectors import (
     CALLS,
     CONTINUES_MESSAGE,
@@ -31,6 +32,7 @@ from bubbot.runtime.context.strategy import (
 from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.events import EVIDENCE_EVENT, EvidenceQuoted
 from bubbot.tape.handle import CORRECTION, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, Span, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
@@ -69,6 +71,7 @@ class ContextView:
         spans: the entries of the part that the strategy needs (see `ContextStrategy.start_event`); None: all. They do
             not change the result, so that no record needs them.
         is_repaired: the kernel repairs the strategy's choice; false for requests of earlier versions.
+        heads: how far other tapes are read that evidence quotes, by tape; 0: they may not be read.
 
     Raises:
         ConfigError: the selector names no strategy.
@@ -85,6 +88,7 @@ class ContextView:
     spans: tuple[Span, ...] | None = None
     answered: tuple[int, ...] = ()
     is_repaired: bool = True
+    heads: Mapping[str, int] = field(default_factory=dict)
     strategy: ContextStrategy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +111,8 @@ class ContextView:
         data |= {"version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
         if self.answered:
             data["answered"] = self.answered
+        if self.heads:
+            data["heads"] = dict(self.heads)
         return data | ({"fork": self.fork} if self.fork else {})
 
     @classmethod
@@ -139,6 +145,7 @@ class ContextView:
             version=None if strategy.version == version else version,
             answered=tuple(data.get("answered", ())),
             is_repaired=data.get("version", 1) >= REPAIRED_SINCE_VERSION,
+            heads=data.get("heads", {}),
         )
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -151,7 +158,7 @@ class ContextView:
             part = Window(self.fork)
         return (
             TapeQuery(tape, OpeningAnchor(self.fork), missing="empty"),
-            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, *strategy.events)),
+            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, EVIDENCE_EVENT, *strategy.events)),
         )
 
     def newest_query(self, tape: str, limit: int) -> TapeQuery:
@@ -186,12 +193,22 @@ class ContextView:
                     unread.append(number)
         return unread
 
-    def fold(self, answers: QueryAnswers) -> ModelContext:
-        """Build the context from the answers to the first queries, followed by those to the further ones."""
+    def find_evidence(self, answers: QueryAnswers) -> list[tuple[TapeEntry, EvidenceQuoted]]:
+        """Return the facts of the part that quote entries beside its messages, by the answers to the first queries."""
+        return [found for found in find_evidence(answers[1]) if found[0].is_shown_to(self.fork)]
+
+    def fold(self, answers: QueryAnswers, evidence: Evidence | None = None) -> ModelContext:
+        """Build the context from the answers to the first queries, followed by those to the further ones.
+
+        Args:
+            evidence: what is quoted beside messages; None: nothing.
+        """
         opening, entries, *further = answers
         unread = further.pop(0) if further and self._find_unread(entries) else ()
         if [True for entry in entries if "fork" in entry.meta]:  # rare: entries of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
+        if evidence is not None:
+            entries = evidence.put_beside(entries)
         source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
         context = self.strategy.fold(source)
         messages = context.context_messages
@@ -221,6 +238,9 @@ def records_view(step: JsonObject) -> bool:
     if type(view.get("budget", False)) not in (int, NoneType) or type(view.get("fork", "")) is not str:
         return False
     if {type(view.get("strategy_version", 1)), type(view.get("version", 1))} != {int}:
+        return False
+    heads = view.get("heads", {})
+    if not isinstance(heads, Mapping) or any(type(head) is not int for head in heads.values()):
         return False
     answered = view.get("answered", ())
     if not isinstance(answered, (list, tuple)) or any(type(number) is not int for number in answered):
