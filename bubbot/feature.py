@@ -20,7 +20,7 @@ from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import Turn, TurnSource
-from bubbot.runtime.compose import PromptSection, Recompose
+from bubbot.runtime.compose import FindHeads, PromptSection, Recompose, find_no_heads
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.shell_command import Command
 from bubbot.tape.entry import TapeEntry
@@ -74,6 +74,7 @@ class Kernel:
             message. None if it is not known.
         notify: sends a notice at once, which no tape holds.
         read_session: opens the tape of another session for reading, by grant.
+        find_heads: returns how far a turn may read other tapes now.
         open_copy: opens the tape of any session for work that is thrown away, by the session or the name of the tape. Only
             who may read every tape anyway may be told of it. Raises `EntryNotFound` if there is none.
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
@@ -107,6 +108,7 @@ class Kernel:
     find_texts: Callable[[str, str, str], Awaitable[Texts]]
     list_tools: Callable[[], Sequence[Tool]] = tuple
     strategies: ContextStrategies = KERNEL_STRATEGIES
+    find_heads: FindHeads = find_no_heads
     recompose: Recompose | None = None
 
 

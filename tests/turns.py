@@ -499,7 +499,7 @@ def _parts(
         conversation,
         search_feature(),
         topics,
-        why_feature(OWN_STRATEGIES),
+        why_feature(OWN_STRATEGIES, find_heads=options.compose.find_heads),
         memory.feature(),
         strategies,
         files,

@@ -21,7 +21,7 @@ from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import CurrentModels, choose_models, turns_at_once
 from bubbot.app.own_features import FEATURES
-from bubbot.app.reading import copy_opener, session_reader
+from bubbot.app.reading import copy_opener, head_finder, session_reader
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
 from bubbot.app.tapes import new_id, now, tape_service
@@ -314,6 +314,9 @@ async def open_bot(
         directory = ChannelDirectory(channel_runtimes, texts)
         owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
         projections = ProjectionRunner()
+        read_session = session_reader(
+            partial(_session_tape, store, installed.references, workspace), may_read, partial(first_session, store)
+        )
         kernel = Kernel(
             home=home.path,
             now=now,
@@ -332,9 +335,8 @@ async def open_bot(
             wait_until_sent=directory.wait_until_sent,
             find_sent=directory.find_sent,
             open_copy=copy_opener(store, workspace, installed.references),
-            read_session=session_reader(
-                partial(_session_tape, store, installed.references, workspace), may_read, partial(first_session, store)
-            ),
+            read_session=read_session,
+            find_heads=head_finder(read_session),
             ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
             current_session=directory.current_session,
             first_session=partial(first_session, store),

@@ -129,6 +129,7 @@ class BotFeatures:
             ConfigError: a setting cannot be used.
         """
         self._kernel = kernel = replace(kernel, list_tools=self.list_tools, strategies=strategies)
+        self.find_heads = kernel.find_heads
         self._home = home
         self._names = names
         self.strategies = strategies

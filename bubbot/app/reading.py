@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from bubbot.app.tapes import tape_service
-from bubbot.errors import AccessError, EntryNotFound
+from bubbot.errors import AccessError, ConfigError, EntryNotFound
 from bubbot.feature import OpenCopy, ReadSession
 from bubbot.ports.session_names import find_tape, keep_session, parse_session, require_user_tape
 from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import FindHeads
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService
@@ -39,6 +40,23 @@ def session_reader(
         return tape
 
     return read_session
+
+
+def head_finder(read_session: ReadSession) -> FindHeads:
+    """Build what finds how far a turn may read other tapes now."""
+
+    async def find_heads(turn: Turn, sessions: Mapping[str, str]) -> Mapping[str, int]:
+        heads = dict.fromkeys(sessions, 0)
+        for tape, session in sessions.items():
+            try:
+                source = await read_session(turn, session)
+            except (AccessError, ConfigError, EntryNotFound):
+                continue
+            if source.name == tape:
+                heads[tape] = await source.head()
+        return heads
+
+    return find_heads
 
 
 def _is_thread_of(turn: Turn, session: str) -> bool:

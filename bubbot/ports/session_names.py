@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from typing import Protocol
 
 from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.tape.entry import TapeEntry
@@ -84,7 +85,15 @@ async def keep_session(session: str) -> str:
     return session
 
 
-async def read_session(store: TapeStore, tape: str) -> str:
+class FetchesEntries(Protocol):
+    """A store, or a tape that reads others, too."""
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.fetch`."""
+        ...
+
+
+async def read_session(store: FetchesEntries, tape: str) -> str:
     """Read the session id of a tape: from its import, or from its bootstrap anchor; empty if it has none."""
     queries = (
         TapeQuery(IMPORTS_TAPE, kinds=("event",), names=(IMPORT_EVENT,), newest=True),

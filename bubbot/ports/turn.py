@@ -214,6 +214,7 @@ class Turn:
             else empty.
         call_id: for a tool with concurrent calls: the id of the running call; else empty.
         answer_source: the provenance of its commands' answers, which may not be on the tape.
+        copied: entries of other tapes whose words the next stored result or answer of a command copies.
         after_results: called once, in order, with the turn, after the running step's results are on the tape and before
             they are saved.
         parent: the turn whose sub-task it is, if any.
@@ -250,6 +251,7 @@ class Turn:
     effect_key: str = ""
     call_id: str = ""
     answer_source: Source = Source.OWN
+    copied: list[tuple[str, Sequence[tuple[int, int]]]] = field(default_factory=list)
     after_results: list[Callable[[Turn], Awaitable[None]]] = field(default_factory=list)
     parent: Turn | None = None
 
@@ -296,6 +298,7 @@ class Turn:
             pending_handoffs=[],
             join=no_join,
             buttons=[],
+            copied=[],
             fixed_reply=None,
             stored_calls=(),
             effect_key="",
@@ -347,6 +350,16 @@ class Turn:
     def note_answer(self, source: Source) -> None:
         """Note the provenance of words in its answer."""
         self.answer_source = most_foreign(source, self.answer_source)
+
+    def note_copied(self, tape: str, ids: Sequence[int]) -> None:
+        """Note entries of another tape whose words the running call or command returns."""
+        if ids:
+            self.copied.append((tape, spans_of(ids)))
+
+    def take_copied(self) -> JsonObject:
+        """Return the meta that names what was copied since the last time: `sources`; empty if nothing was."""
+        copied, self.copied = self.copied, []
+        return {"sources": [[tape, [list(span) for span in spans]] for tape, spans in copied]} if copied else {}
 
     def find_metadata(self, kind: type[T]) -> T | None:
         """Return the metadata of this class, if any."""

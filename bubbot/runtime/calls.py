@@ -203,7 +203,8 @@ class ToolCallRunner:
             ends = [end for each in ordered for end in each.effect.end(is_error="is_error" in each.item)]
             blobs = [each.blob for each in ordered if each.blob]
             items = [each.item for each in ordered]
-            await turn.tape.append([*ends, make.tool_result(items, blobs=blobs, provenance=str(turn.tape.source))])
+            meta = {"provenance": str(turn.tape.source), **turn.take_copied()}
+            await turn.tape.append([*ends, make.tool_result(items, blobs=blobs, **meta)])
 
     def list_outside(self, calls: Sequence[ToolCall]) -> list[str]:
         """List the ids of the calls whose tools act outside: each needs an `effect.begin`."""

@@ -208,6 +208,8 @@ class RequestComposer:
         for name, spans in quoted.items():
             foreign = foreign.add(name, read.evidence.shown_entries(name, spans))
             prompt_shown = {**prompt_shown, name: union([*prompt_shown.get(name, ()), *spans])}
+        for name, copied in _find_copied(answers, ids):
+            prompt_shown = {**prompt_shown, name: union([*prompt_shown.get(name, ()), *copied])}
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
@@ -414,6 +416,12 @@ async def read_context(
     return ContextReading(view, view.fold(answers, evidence), answers, evidence)
 
 
+def _find_copied(answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int]) -> list[tuple[str, Sequence[Span]]]:
+    """Find the entries of other tapes whose words shown entries copy, as the `sources` in their meta name them."""
+    copies = {entry.id: entry.meta["sources"] for part in answers for entry in part if "sources" in entry.meta}
+    return [(tape, spans) for each in ids if each in copies for tape, spans in copies[each]]
+
+
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
     if size is None:
         return None
@@ -442,12 +450,20 @@ def find_recorded_part(step: JsonObject) -> Sequence[Sequence[int]]:
 
 
 async def rebuild_request(
-    step: JsonObject, tape: TapeHandle, *, strategies: ContextStrategies = KERNEL_STRATEGIES
+    step: JsonObject,
+    tape: TapeHandle,
+    *,
+    strategies: ContextStrategies = KERNEL_STRATEGIES,
+    find_heads: Callable[[Mapping[str, str]], Awaitable[Mapping[str, int]]] | None = None,
 ) -> ModelRequest:
     """Rebuild the request of a `loop.step` event from its tape.
 
     Its digest equals the recorded one (after `embed_images`, if it shows images): the view reads the tape as it was
     then, with the ids of that time.
+
+    Args:
+        find_heads: returns how far other tapes may be read now, by the sessions of the tapes: a chat that may not read one
+            any more does not see it in an old request either. None: whoever asks may read them all.
 
     Raises:
         ConfigError: the strategy that built it is missing.
@@ -465,8 +481,13 @@ async def rebuild_request(
         raise EntryNotFound("the request of this step cannot be read") from error
     view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(find_recorded_part(step))
+
+    async def limit_heads(sessions: Mapping[str, str]) -> Mapping[str, int]:
+        now = await find_heads(sessions) if find_heads else view.heads
+        return {name: view.heads.get(name, 0) if now.get(name) else 0 for name in sessions}
+
     try:
-        context = (await read_context(recorded, await narrow_view(recorded, view))).context
+        context = (await read_context(recorded, await narrow_view(recorded, view), limit_heads)).context
     except AnchorNotFound as error:
         raise EntryNotFound(f"the window of this step is not on the tape: {error}") from error
     return ModelRequest(system, context.messages, specs, step["parameters"], context.texts)
@@ -489,7 +510,11 @@ class SentRequest:
 
 
 async def rebuild_sent(
-    step: JsonObject, tape: TapeHandle, *, strategies: ContextStrategies = KERNEL_STRATEGIES
+    step: JsonObject,
+    tape: TapeHandle,
+    *,
+    strategies: ContextStrategies = KERNEL_STRATEGIES,
+    find_heads: Callable[[Mapping[str, str]], Awaitable[Mapping[str, int]]] | None = None,
 ) -> SentRequest:
     """Rebuild the request of a `loop.step` as it was sent; see `rebuild_request`.
 
@@ -497,7 +522,7 @@ async def rebuild_sent(
         ConfigError: the strategy that built it is missing, or a rule that changed it is unknown.
         EntryNotFound: the system prompt or the tool schemas are gone, or the step only records what a call cost.
     """
-    composed = await rebuild_request(step, tape, strategies=strategies)
+    composed = await rebuild_request(step, tape, strategies=strategies, find_heads=find_heads)
     whole = await embed_images(composed, tape.get_blob)
     is_equal = whole.digest() == step["request"]
     if not (fit := find_fit(step)):

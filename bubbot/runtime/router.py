@@ -134,7 +134,7 @@ class InputRouter:
         shown = await self._calls.cut_result(turn.tape, outcome.output)
         blobs = (shown.blob,) if shown.blob else ()
         fact = CommandRun(outcome.name, clean(line.strip()), outcome.status, elapsed_ms, shown.text, blobs)
-        meta = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
+        meta = {**stamp_of(most_foreign(turn.answer_source, turn.tape.source)), **turn.take_copied()}
         await turn.tape.append([*effect.end(is_error=outcome.status != "ok"), fact.to_entry(**meta)])
         if effect.is_begun:
             await turn.tape.save()

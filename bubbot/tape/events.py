@@ -389,7 +389,10 @@ KERNEL_REFERENCES = ReferenceRegistry(
     anchors={"inbox/mark": _OPEN_ITEMS, "outbox/mark": _OPEN_ITEMS},
     events=KERNEL_EVENTS,
     meta=EventReferences(
-        tape_entries=("inbound", "source"), sessions=("session",), people=("sender.id", "quote.sender.id")
+        tape_entries=("inbound", "source"),
+        tape_spans=("sources",),
+        sessions=("session",),
+        people=("sender.id", "quote.sender.id"),
     ),
 )
 """What the kernel's own entries name. `meta.edited` has ids of an inbox tape that they do not name; inbox tapes are never

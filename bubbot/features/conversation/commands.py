@@ -14,6 +14,7 @@ from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ToolRetry
 from bubbot.features.conversation.help import ALL, CommandExplained, CommandOverview
 from bubbot.features.conversation.tape import COMMANDS as COMMANDS  # noqa: PLC0414 - the words of the shell are found here
+from bubbot.formatting import clean_label
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
@@ -36,6 +37,8 @@ from bubbot.tool import (
 
 ENTRY_ID_DIGITS = 18
 """Longer numbers are not entry ids; a store could not even look for them."""
+MAX_SHOWN_NAME = 64
+"""Characters of an anchor's name that a refusal shows."""
 _INHERITED = ("phase", "summary", "next_steps")
 """The keys of its parent's state that a resumed window inherits."""
 
@@ -155,6 +158,7 @@ class ConversationCommands:
         list_tools: Callable[[], Sequence[Tool]],
         compose: Callable[[Turn], Awaitable[ComposedRequest]],
         bot_name: str,
+        reserved_names: Sequence[str] = (),
     ) -> None:
         """Build them.
 
@@ -162,7 +166,9 @@ class ConversationCommands:
             list_tools: returns all tools, for the help.
             compose: builds the next request of a turn.
             bot_name: the name of the bot, for the greeting.
+            reserved_names: how the names of anchors begin that a feature writes and takes up itself.
         """
+        self._reserved_names = tuple(reserved_names)
         self._list_tools = list_tools
         self._compose = compose
         self._bot_name = bot_name
@@ -220,6 +226,9 @@ class ConversationCommands:
         """Go back: open a new window that takes up the thread of an earlier anchor."""
         tape = caller.required_turn.tape
         parent = await _find_anchor(caller.required_turn, args.anchor)
+        if (parent.name or "").startswith(self._reserved_names):  # its window would be another topic's, by the anchors
+            title = clean_label((parent.name or "").partition("/")[2], MAX_SHOWN_NAME)
+            raise CommandRefused("resume_topic", entry=parent.id, title=title)
         later = TapeQuery(tape.name, IdRanges(((parent.id + 1, None),)), kinds=(Kind.ANCHOR,))
         following = [entry.id for entry in (await tape.fetch([later]))[0] if entry.opens_window]
         end = (following[0] if following else await tape.head() + 1) - 1

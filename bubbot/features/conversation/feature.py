@@ -46,12 +46,12 @@ def conversation_feature(
         forget: removes the files that channels keep of a session.
         memory: the memory of sessions; None without one.
         view_traces: builds the view that finds the entries of a session on these tapes.
-        reserved_names: what the name of a handoff may not begin with.
+        reserved_names: what the name of a handoff may not begin with, nor that of an anchor to resume.
         find_traces: returns further such tapes, for the session of a turn.
         wait_until_sent: returns when nothing for the chat of a turn is being sent any more.
         bot_name: the name of the bot, for `,start`.
     """
-    talk = ConversationCommands(list_tools, compose, bot_name)
+    talk = ConversationCommands(list_tools, compose, bot_name, reserved_names)
     model = ModelCommands(models, report)
     reset = ResetCommands(
         traces, forget, memory, view_traces=view_traces, find_traces=find_traces, wait_until_sent=wait_until_sent

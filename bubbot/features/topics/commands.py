@@ -11,6 +11,7 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_tools
 from bubbot.errors import AccessError, CommandRefused, ConfigError, EntryNotFound
 from bubbot.feature import ReadSession
+from bubbot.features.topics.bound import read_elsewhere
 from bubbot.features.topics.facts import TopicBound
 from bubbot.features.topics.names import BIND_WORD, LEFT, MAIN_LINE, MAX_TITLE_CHARS, TAKEN_UP, TopicName, parse_topic
 from bubbot.features.topics.reading import ChatExcerpt, ReadChatView
@@ -21,7 +22,7 @@ from bubbot.features.topics.view import (
     ThreadView,
     TopicListView,
     TopicThread,
-    read_state,
+    bound_session,
     topic_of,
 )
 from bubbot.formatting import clean_label
@@ -97,12 +98,15 @@ class TopicTakenUp(Struct, frozen=True):
     Attributes:
         thread: its thread as it was before.
         entry: the id of the anchor that opens the window; 0 if the chat was on it already.
-        bound_to: the session in which it goes on as well; empty if that was not asked for.
+        bound_to: the session in which it goes on as well; empty for none, or if nothing changed.
+        quoted: how many messages of that session are quoted beside the next message; None if this chat may not read it any
+            more.
     """
 
     thread: TopicThread
     entry: int
     bound_to: str = ""
+    quoted: int | None = 0
 
     def describe(self, caller: Caller) -> str:
         """Say what comes back, and what is open."""
@@ -118,8 +122,11 @@ class TopicTakenUp(Struct, frozen=True):
         else:
             head = texts.say("TopicTakenUp", title=title, number=thread.messages, recalled=recalled, entry=entry)
             lines = [head, *_format_summary(thread, texts), *_format_questions(thread, texts)]
-        if self.bound_to:
+        if self.bound_to and self.quoted is None:
+            lines.append(texts.say("TopicTakenUp.withheld", session=self.bound_to))
+        elif self.bound_to:
             lines.append(texts.say("TopicTakenUp.bound", session=self.bound_to))
+            lines += [texts.say("TopicTakenUp.quoted", number=self.quoted)] if self.quoted else []
         return "\n".join(lines)
 
 
@@ -180,7 +187,7 @@ class TopicCommands:
             return await self._bind(turn, require_topic(rest))
         name, source = require_topic(args.name), args.source.strip()
         if not source:
-            return await take_up(turn, name, self._settings)
+            return await take_up(turn, name, self._settings, self._read_session)
         if name.is_main_line:
             raise CommandRefused("topic_bind_main_line")
         tape = await require_session(turn, source, self._read_session)
@@ -262,7 +269,9 @@ class TopicCommands:
                 raise CommandRefused("read_which")
             source, name = bound[0], name or bound[1]
         tape = await require_session(turn, source, self._read_session)
-        return ChatExcerpt(tape.session, await tape.read(ReadChatView(name, args.limit, args.before)))
+        excerpt = ChatExcerpt(tape.session, await tape.read(ReadChatView(name, args.limit, args.before)))
+        turn.note_copied(tape.name, excerpt.ids)
+        return excerpt
 
     async def _bind(self, turn: Turn, name: TopicName) -> TopicTakenUp:
         """Bind the thread of the turn to a topic, and take it up in the thread."""
@@ -274,7 +283,7 @@ class TopicCommands:
     async def _go_on_with(self, turn: Turn, name: TopicName, session: str) -> TopicTakenUp:
         """Take up a topic here that goes on in another chat, which can be read from here."""
         await turn.tape.append([TopicBound(name.key, name.title, session).to_entry()])
-        return await take_up(turn, name, self._settings, bound_to=session)
+        return await take_up(turn, name, self._settings, self._read_session, bound_to=session)
 
 
 def topic_tools(settings: TopicSettings, read_session: ReadSession) -> list[Tool]:
@@ -286,19 +295,25 @@ def topic_tools(settings: TopicSettings, read_session: ReadSession) -> list[Tool
 # Taking up and leaving
 
 
-async def take_up(turn: Turn, name: TopicName, settings: TopicSettings, *, bound_to: str = "") -> TopicTakenUp:
+async def take_up(
+    turn: Turn, name: TopicName, settings: TopicSettings, read_session: ReadSession, *, bound_to: str = ""
+) -> TopicTakenUp:
     """Leave the current topic and take up another one, in the turn's fork.
+
+    If it goes on in another session as well, which this one may read, `BoundTopics` quotes its thread there beside the
+    next messages.
 
     Args:
         turn: the turn.
         name: the topic.
         settings: how much of it comes back.
+        read_session: opens the tape of another session.
         bound_to: the session in which the topic goes on as well; the model is shown it with the window. Empty: as it
             was.
     """
     tape = turn.tape
     anchor_of_current = await tape.read(CurrentTopicView())
-    is_bound = anchor_of_current is not None and read_state(anchor_of_current).get("bound_to") == bound_to
+    is_bound = anchor_of_current is not None and bound_session(anchor_of_current) == bound_to
     current = TopicName(MAIN_LINE, MAIN_LINE) if anchor_of_current is None else topic_of(anchor_of_current)
     if name.key == current.key and (is_bound or not bound_to):
         return TopicTakenUp(await tape.read(ThreadView(current)), 0, bound_to)
@@ -307,14 +322,19 @@ async def take_up(turn: Turn, name: TopicName, settings: TopicSettings, *, bound
     corrections = await tape.find_corrections(thread.recalls)
     recalls = union([*thread.recalls, *((entry.id, entry.id) for entry in corrections)])
     state: dict[str, Any] = {**thread.state, "owner": "human", "title": thread.name.title}
-    if thread.opened is not None:
-        state["parents"] = [thread.opened.id]
-    stays_bound_to = "" if thread.opened is None else str(read_state(thread.opened).get("bound_to") or "")
-    if bound_to or stays_bound_to:
-        state["bound_to"] = bound_to or stays_bound_to
+    parents: list[Any] = [] if thread.opened is None else [thread.opened.id]
+    bound_to = bound_to or ("" if thread.opened is None else bound_session(thread.opened))
+    quoted: int | None = 0
+    if bound_to:
+        state["bound_to"] = bound_to
+        elsewhere = await read_elsewhere(turn, bound_to, ThreadView(name, settings), read_session)
+        quoted = None if elsewhere is None else elsewhere.count
+        parents += [elsewhere.parent] if elsewhere is not None and elsewhere.parent else []
+    if parents:
+        state["parents"] = parents
     spans = [(low, high) for low, high in recalls if high]
     opened = await tape.handoff(TAKEN_UP + name.key, state, recalls=spans, copied=copied)
-    return TopicTakenUp(thread, opened.id, bound_to)
+    return TopicTakenUp(thread, opened.id, bound_to, quoted)
 
 
 async def _leave(turn: Turn, name: TopicName) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bubbot.feature import Feature, Kernel, ReadSession
+from bubbot.features.topics.bound import BoundTopics
 from bubbot.features.topics.commands import topic_tools
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.settings.loader import Settings
@@ -19,4 +20,9 @@ def create(kernel: Kernel, settings: Settings) -> Feature:
 
 def topics_feature(settings: TopicSettings, read_session: ReadSession) -> Feature:
     """Build the record."""
-    return Feature(name="topics", tools=topic_tools(settings, read_session), prompt=(TOPIC_RULE,))
+    return Feature(
+        name="topics",
+        tools=topic_tools(settings, read_session),
+        prompt=(TOPIC_RULE,),
+        around_turn=(BoundTopics(settings, read_session).around_turn,),
+    )

@@ -12,7 +12,7 @@ from bubbot.command import Caller
 from bubbot.features.topics.names import TopicName
 from bubbot.features.topics.view import read_visits
 from bubbot.runtime.context.quoting import escape_tags, quote_text
-from bubbot.runtime.context.selectors import find_correction, format_sender, is_in_context, text_of
+from bubbot.runtime.context.selectors import format_sender, is_in_context, text_of
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION
@@ -37,15 +37,14 @@ class QuotedMessage(Struct, frozen=True):
 
     def describe(self, zone: tzinfo, texts: Texts) -> str:
         """Write it as a quotation with its id, its date and who said it; nothing in it is a mark of ours."""
-        entry, data = self.entry, find_correction(self.correction) if self.correction is not None else None
-        text = text_of(entry.payload.get("content"))
-        if data and isinstance(data.get("content"), str):
-            text = data["content"]
-        cut = text if len(text) <= MAX_QUOTED_CHARS else f"{text[: MAX_QUOTED_CHARS - 1]}…"
+        entry = self.entry
         date = format_date(entry.date, zone, undated=texts.say("undated"))
-        return texts.say(
-            "read_line", entry=entry.id, date=date, author=_author(entry, texts), text=escape_tags(quote_text(cut))
-        )
+        text = _quote(text_of(entry.payload.get("content")))
+        line = texts.say("read_line", entry=entry.id, date=date, author=_author(entry, texts), text=text)
+        corrected = None if self.correction is None else self.correction.data.get("content")
+        if self.correction is None or not isinstance(corrected, str):
+            return line
+        return texts.say("read_corrected", line=line, entry=self.correction.id, text=_quote(corrected))
 
 
 class ChatExcerpt(Struct, frozen=True):
@@ -58,6 +57,11 @@ class ChatExcerpt(Struct, frozen=True):
 
     session: str
     messages: tuple[QuotedMessage, ...]
+
+    @property
+    def ids(self) -> list[int]:
+        """The entries that it quotes, corrections among them."""
+        return [entry.id for each in self.messages for entry in (each.entry, each.correction) if entry is not None]
 
     def describe(self, caller: Caller) -> str:
         """Quote the messages."""
@@ -106,6 +110,10 @@ class ReadChatView:
             if shown or before == 1:
                 newest_of = {target: by_id[entry_id] for target, entry_id in corrections.superseded.items()}
                 return tuple([QuotedMessage(entry, newest_of.get(entry.id)) for entry in shown])
+
+
+def _quote(text: str) -> str:
+    return escape_tags(quote_text(text if len(text) <= MAX_QUOTED_CHARS else f"{text[: MAX_QUOTED_CHARS - 1]}…"))
 
 
 def _author(entry: TapeEntry, texts: Texts) -> str:

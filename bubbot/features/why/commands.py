@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -17,7 +18,9 @@ from bubbot.features.why.formats import CheckedCall, find_checks, format_explana
 from bubbot.features.why.lineage import Lineage, read_step_lineage
 from bubbot.features.why.view import find_explained
 from bubbot.ports.channel import Role
-from bubbot.runtime.compose import has_request, rebuild_sent
+from bubbot.ports.session_names import read_session
+from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import FindHeads, find_no_heads, has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord
@@ -189,15 +192,19 @@ class Voucher(Struct, frozen=True):
 class WhyCommands:
     """Explanations of answers, and the entries that owners vouch for."""
 
-    def __init__(self, strategies: ContextStrategies | None = None, page: str = "") -> None:
+    def __init__(
+        self, strategies: ContextStrategies | None = None, page: str = "", find_heads: FindHeads = find_no_heads
+    ) -> None:
         """Set what only the running bot has.
 
         Args:
             strategies: rebuild requests.
             page: the address of the trace page; empty: nobody serves it.
+            find_heads: returns how far a turn may read other tapes now.
         """
         self._strategies = strategies
         self._page = page
+        self._find_heads = find_heads
 
     @command(
         "why [session] [trace]",
@@ -213,7 +220,7 @@ class WhyCommands:
             tape, session, trace = caller.required_turn.tape, caller.required_turn.session, args.turn.strip()
             record = await find_explained(tape, trace)
             if record is not None and args.request and (step := _find_requested(record)) is not None:
-                text = await self._format_request(tape, step, caller.texts)
+                text = await self._format_request(caller.required_turn, step, caller.texts)
                 return WhyAnswer(session, record.id, text=text)
             return await self._explain(caller, tape, session, trace, record)
         assert caller.context is not None
@@ -230,7 +237,8 @@ class WhyCommands:
             return WhyResult(session)
         lineage, foreign = await read_step_lineage(tape, record), await read_foreign(tape, record)
         is_in_chat = caller.turn is not None
-        text = format_explanation(record, caller.texts, lineage, foreign, with_hint=is_in_chat)
+        names = {name: await read_session(tape, name) for step in record.steps for name, _ in step.shown_elsewhere}
+        text = format_explanation(record, caller.texts, lineage, foreign, names, with_hint=is_in_chat)
         if self._page and is_in_chat and caller.has_power:
             # Without a token: the answer goes onto the tape, and through the platform.
             address = f"{self._page}/session/{quote(tape.name, safe='')}/turn/{record.entries[0].id}"
@@ -250,11 +258,15 @@ class WhyCommands:
             text=text,
         )
 
-    async def _format_request(self, tape: TapeHandle, step: JsonObject, texts: Texts) -> str:
-        """Rebuild a step's request from the tape and check it against its recorded digest."""
+    async def _format_request(self, turn: Turn, step: JsonObject, texts: Texts) -> str:
+        """Rebuild a step's request from the tape and check it against its recorded digest.
+
+        What it quoted from chats that this one may not read any more is left out.
+        """
         assert self._strategies is not None
+        find_heads = partial(self._find_heads, turn)
         try:
-            rebuilt = await rebuild_sent(step, tape, strategies=self._strategies)
+            rebuilt = await rebuild_sent(step, turn.tape, strategies=self._strategies, find_heads=find_heads)
         except ConfigError as error:
             return str(error)
         verdict = texts.say("why_equal" if rebuilt.is_equal else "why_not_equal")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -26,6 +27,7 @@ def format_explanation(
     texts: Texts,
     lineage: Lineage | None,
     foreign: Sequence[ForeignEntry] = (),
+    names: Mapping[str, str] = MappingProxyType({}),
     *,
     with_hint: bool = True,
 ) -> str:
@@ -35,13 +37,14 @@ def format_explanation(
         texts: the bot's own sentences.
         lineage: that of the window of its last step, if it has any.
         foreign: the entries that made its words foreign.
+        names: the sessions of other tapes, by tape.
         with_hint: end with the command that prints the request.
     """
     answer = texts.say("why_answer", entry=turn.answer.id) if turn.answer else texts.say("why_no_answer")
     status, first, last = texts.status(turn.status), turn.entries[0].id, turn.entries[-1].id
     lines = [texts.say("why_turn", turn=turn.id, first=first, last=last, status=status, answer=answer)]
     for step in turn.steps:
-        lines += _format_step(step, texts)
+        lines += _format_step(step, texts, names)
     if lineage is not None:
         lines += _format_lineage(lineage, texts)
     lines += [_format_foreign(each, texts) for each in foreign]
@@ -125,7 +128,7 @@ def format_check(check: CheckedCall, texts: Texts) -> str:
     return say(f"why_call_{verdict}", **values, **({"id": number} if verdict in ("ask", "confirm") else {}))
 
 
-def _format_step(step: StepRecord, texts: Texts) -> list[str]:
+def _format_step(step: StepRecord, texts: Texts, names: Mapping[str, str]) -> list[str]:
     """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
     data, failed = step.data, step.failed_attempts
     head = texts.say(
@@ -141,7 +144,7 @@ def _format_step(step: StepRecord, texts: Texts) -> list[str]:
         output=step.output_tokens,
         cost=_format_cost(step, texts),
         elapsed=step.elapsed_ms,
-        shown=_format_shown(step) or texts.say("none"),
+        shown=_format_shown(step, names) or texts.say("none"),
         request=text_field(data, "request")[:12],
     )
     lines = [texts.say("why_for", label=step.label, step=head) if step.label else head]
@@ -202,10 +205,11 @@ def _format_links(anchor: LineageAnchor, texts: Texts) -> str:
     return links + (texts.say("why_recalls", entries=_format_spans(anchor.recalls)) if anchor.recalls else "")
 
 
-def _format_shown(step: StepRecord) -> str:
-    """Write the id ranges that a step showed; those of another tape follow its name."""
+def _format_shown(step: StepRecord, names: Mapping[str, str]) -> str:
+    """Write the id ranges that a step showed; those of another tape follow its session, or its name without one."""
     own = [_format_spans(step.shown)] if step.shown else []
-    return "; ".join([*own, *[f"{tape} {_format_spans(spans)}" for tape, spans in step.shown_elsewhere]])
+    others = [f"{names.get(tape) or tape} {_format_spans(spans)}" for tape, spans in step.shown_elsewhere]
+    return "; ".join([*own, *others])
 
 
 def _format_spans(spans: Sequence[Sequence[int]]) -> str:

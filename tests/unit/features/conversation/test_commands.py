@@ -98,6 +98,14 @@ class TestResume:
             await bench.say("two")
             assert await last_shown(bench) == ["one", "You said: one", "two"]
 
+    async def test_a_topic_is_taken_up_by_its_own_command(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            for line in (",topic Cake", "sugar", ",topic Trip", "rome"):
+                await bench.say(line)
+            answer = (await bench.say(",resume topic/cake")).text
+            assert answer.endswith("belongs to the topic cake: ,topic cake takes it up.")
+            assert "Trip" in (await bench.say(",topic")).text
+
     async def test_what_was_hidden_in_another_window_stays_hidden(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             await bench.say("my secret")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bubbot.app.reading import session_reader
+from bubbot.app.reading import head_finder, session_reader
 from bubbot.feature import ReadSession
 from bubbot.features.access.commands import access_tools
 from bubbot.features.access.service import AccessService
@@ -15,8 +17,9 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import message, tool_result
+from bubbot.tape.entry import message, thaw, tool_result
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService
 from tests.callers import by, run
@@ -101,10 +104,8 @@ async def test_what_it_read_elsewhere_and_what_was_hidden_there_is_not_shown(
         await tape.hide(unsaid.id)
         await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
         text = await read(bench)
-        assert [word for word in ("plain", "third chat", "a secret", "at five", "at six") if word in text] == [
-            "plain",
-            "at six",
-        ]
+        assert [word for word in ("plain", "third chat", "a secret", "at a secret hour") if word in text] == ["plain"]
+        assert f'#{changed.id} 2026-11-21 20:21 unknown: "at five", corrected in #{changed.id + 3}: "at six"' in text
 
 
 async def test_what_stands_before_many_messages_of_sub_tasks_is_found(
@@ -174,7 +175,7 @@ class TestThreads:
                 await bench.say(line, chat="room")
             where = {"chat": "room", "thread": "7"}
             bound = (await bench.say(",topic bind Trip", **where)).text
-            assert bound.endswith("What was said on it in test:room can be read here: ,chat.read")
+            assert "What was said on it in test:room can be read here: ,chat.read" in bound
             text = (await bench.say(",chat.read", **where)).text
             assert "rome it is" in text
             assert "main line" not in text
@@ -214,7 +215,9 @@ class TestGoingOnElsewhere:
             assert not [entry.name for entry in await bench.entries() if (entry.name or "").startswith("topic")]
             await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
             answer = (await bench.say(typed)).text
-            assert answer.endswith(f"What was said on it in {SOURCE} can be read here: ,chat.read")
+            assert answer.endswith(
+                f"What was said on it in {SOURCE} can be read here: ,chat.read\nQuoted from there beside your next message: 2."
+            )
             text = (await bench.say(",chat.read")).text
             assert ("rome it is" in text, "sugar" in text) == (True, False)
             assert "rome" not in str([entry.payload for entry in await bench.entries() if entry.kind == "anchor"])
@@ -241,6 +244,128 @@ class TestGoingOnElsewhere:
             assert "6 messages" not in (await bench.say(",topics")).text
             assert "trip: 4 messages" in (await bench.say(",topics")).text
             assert "is not a topic" in (await bench.say(f",topic - source={SOURCE}")).text
+
+
+class TestQuotedThread:
+    """What is said on a topic in the chat that it is bound to stands beside the messages here."""
+
+    @pytest.fixture
+    def options(self, reader: ReadSession) -> Options:
+        return Options(read_session=reader, compose=ContextPolicy(find_heads=head_finder(reader)))
+
+    async def bind(self, bench: Bench, access: AccessService) -> None:
+        for line in (",topic Trip", "rome it is", ",topic Cake", "sugar", ",topic Trip"):
+            await bench.say(line, chat="source")
+        await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
+        await bench.say(f",topic trip source={SOURCE}")
+
+    def shown(self, bench: Bench) -> str:
+        return "\n".join(str(message["content"]) for message in bench.requests[-1].messages)
+
+    async def test_it_is_quoted_with_people_and_dates_and_the_step_names_it(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await self.bind(bench, access)
+            await bench.say("where do we go?")
+            text = self.shown(bench)
+            assert 'From test:source, topic trip:\n#11 2026-11-21 20:21 UTC, Ann (#1): "rome it is"' in text
+            assert "sugar" not in text
+            step = (await bench.events("loop.step"))[-1]
+            assert [SOURCE, [[11, 11], [13, 13]]] in json.loads(json.dumps(thaw(step["shown"])))
+            (opened,) = [each for each in await bench.entries() if each.name == "topic/trip"]
+            assert [parent[0] for parent in opened.payload["state"]["parents"]] == [SOURCE]
+            assert f"{SOURCE} 11, 13" in (await bench.say(",why")).text
+            tape = bench.tape("test:home")
+            assert (await rebuild_request(step, tape)).digest() == step["request"]
+
+    async def test_what_is_said_there_later_comes_with_the_next_message_once(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await self.bind(bench, access)
+            await bench.say("where do we go?")
+            await bench.say("and naples", chat="source")
+            await bench.say("what else?")
+            await bench.say("thanks")
+            text = self.shown(bench)
+            assert (text.count("rome it is"), text.count("and naples")) == (1, 1)
+            facts = await bench.events("context/evidence")
+            assert [fact["source"] for fact in facts] == ["topics", "topics"]
+
+    async def test_a_revocation_holds_for_the_next_request_and_a_grant_shows_it_again(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await self.bind(bench, access)
+            await bench.say("where do we go?")
+            assert "rome" in (await bench.say(",why request")).text
+            await run(access.revoke_reading, by("terminal"), SOURCE, "test:home")
+            assert "rome" not in (await bench.say(",why request")).text
+            await bench.say("again?")
+            assert "rome" not in self.shown(bench)
+            assert "From test:source, topic trip: it may not be read here any more." in self.shown(bench)
+            step = (await bench.events("loop.step"))[-1]
+            assert (await rebuild_request(step, bench.tape("test:home"))).digest() == step["request"]
+            await bench.say(",topic off")
+            assert "Nothing of it is quoted" in (await bench.say(",topic trip")).text
+            await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
+            await bench.say(",topic off")
+            await bench.say(",topic trip")
+            await bench.say("and now?")
+            assert "rome it is" in self.shown(bench)
+
+    async def test_what_was_corrected_or_deleted_there_since_is_shown_so(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await self.bind(bench, access)
+            await bench.say("where do we go?")
+            await bench.tape(SOURCE).correct(11, "milan it is")
+            await bench.say("sure?")
+            assert "milan it is" in self.shown(bench)
+            await bench.tape(SOURCE).hide(11)
+            await bench.say("sure?")
+            assert "milan" not in self.shown(bench)
+
+    async def test_a_member_whose_words_are_not_an_owner_s_has_it_too(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), replace(options, role=Role.MEMBER)) as bench:
+            await self.bind(bench, access)
+            await bench.say("where do we go?")
+            assert "rome it is" in self.shown(bench)
+
+    async def test_a_chat_that_began_again_is_not_quoted_by_the_old_numbers(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await self.bind(bench, access)
+            await bench.say("where do we go?")
+            await bench.say(",reset archive", chat="source")
+            for number in range(4):
+                await bench.say(f"secret {number}", chat="source")
+            await bench.say("and?")
+            assert "secret" not in self.shown(bench)
+
+    async def test_what_is_read_there_by_a_command_or_a_tool_names_its_source(
+        self, memory_store: InMemoryStore, access: AccessService, reader: ReadSession
+    ) -> None:
+        steps = (calls("chat_read", session=SOURCE), says("done"), says("later"))
+        async with running(memory_store, Played(says("hm"), *steps), Options(read_session=reader)) as bench:
+            await bench.say("the code is swordfish", chat="source")
+            await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
+            await bench.say("what is the code?")
+            await bench.say("and then?")
+            (result,) = [each for each in await bench.entries() if each.kind == "tool_result"]
+            assert result.meta["sources"] == ((SOURCE, ((3, 3), (7, 7))),)
+            first, *later = await bench.events("loop.step")
+            assert SOURCE not in str(first["shown"])
+            assert all([SOURCE, [[3, 3], [7, 7]]] in json.loads(json.dumps(thaw(step["shown"]))) for step in later)
+            await bench.say(f",chat.read {SOURCE}")
+            assert [each.meta.get("sources") for each in await bench.entries() if each.name == "command"] == [
+                ((SOURCE, ((3, 3), (7, 7))),)
+            ]
 
 
 class TestGranting:
