@@ -299,9 +299,9 @@ class TestQuotedThread:
         async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
             await self.bind(bench, access)
             await bench.say("where do we go?")
-            assert "rome" in (await bench.say(",why request")).text
+            assert "rome" in (await bench.say(",why yes")).text
             await run(access.revoke_reading, by("terminal"), SOURCE, "test:home")
-            assert "rome" not in (await bench.say(",why request")).text
+            assert "rome" not in (await bench.say(",why yes")).text
             await bench.say("again?")
             assert "rome" not in self.shown(bench)
             assert "From test:source, topic trip: it may not be read here any more." in self.shown(bench)
