@@ -1,26 +1,38 @@
 """A topic that goes on in another chat as well: what is said on it there stands beside the messages here, as evidence.
 
-Nothing is copied. A fact names the entries, and each request reads them anew, as long as the grant holds.
+Its newest messages come with the first message of a window, what is new since with each later one, and of older ones those
+that share words with the message. Nothing is copied. A fact names the entries, and each request reads them anew, as long as
+the grant holds.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Container
 from dataclasses import dataclass
 
-from bubbot.errors import AccessError, ConfigError, EntryNotFound
+from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
 from bubbot.feature import ReadSession
 from bubbot.features.topics.names import TAKEN_UP
 from bubbot.features.topics.settings import TopicSettings
-from bubbot.features.topics.view import ThreadView, bound_session, topic_of
+from bubbot.features.topics.view import ThreadView, TopicVisitsView, bound_session, topic_of
 from bubbot.middleware import CallNext
 from bubbot.ports.turn import Turn, TurnOutcome
+from bubbot.runtime.context.selectors import text_of
 from bubbot.tape.entry import Kind
 from bubbot.tape.events import EVIDENCE_EVENT, EvidenceNode, EvidenceQuoted
+from bubbot.tape.handle import spans_of
 from bubbot.tape.provenance import PROVENANCE, Source
-from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, Window, union
+from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, Span, TapeQuery, Window, is_inside, union
+
+log = logging.getLogger(__name__)
 
 SOURCE = "topics"
 """What the facts name as having chosen their entries."""
+MAX_RANKED = 64
+"""Entries of the other tape that are ranked by the words of a message; those of other topics among them do not count."""
+MAX_ALIKE = 4
+"""Older messages that are quoted beside one message at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,7 @@ class ThreadElsewhere:
     Attributes:
         tape: the name of the tape.
         session: the session.
+        visits: the id ranges of the topic, ascending.
         spans: what comes back of it: its newest handoff and its newest messages, as ascending id ranges.
         count: how many messages these are.
         parent: the anchor that took it up last, as a pair of the tape and its id; None if there is none.
@@ -37,13 +50,10 @@ class ThreadElsewhere:
 
     tape: str
     session: str
+    visits: tuple[Span, ...]
     spans: tuple[tuple[int, int], ...]
     count: int
     parent: tuple[str, int] | None
-
-    def after(self, entry_id: int) -> tuple[tuple[int, int], ...]:
-        """Return the ranges after an entry."""
-        return tuple((max(low, entry_id + 1), high) for low, high in self.spans if high > entry_id)
 
 
 async def read_elsewhere(
@@ -55,11 +65,12 @@ async def read_elsewhere(
     except (AccessError, ConfigError, EntryNotFound):
         return None
     thread = await source.read(view)
+    visits = await source.read(TopicVisitsView(view.name))
     count = sum(high - low + 1 for low, high in thread.recalls)
     handed = [(thread.handed, thread.handed)] if thread.handed else []
     spans = tuple((low, high) for low, high in union([*handed, *thread.recalls]) if high)
     parent = None if thread.opened is None else (source.name, thread.opened.id)
-    return ThreadElsewhere(source.name, source.session, spans, count, parent)
+    return ThreadElsewhere(source.name, source.session, visits or (), spans, count, parent)
 
 
 class BoundTopics:
@@ -86,25 +97,44 @@ class BoundTopics:
         there = await read_elsewhere(turn, session, ThreadView(name, self._settings), self._read_session)
         if there is None:
             return
-        spans = there.after(await self._find_last(turn, there.tape))
-        if not spans:
+        known = await self._find_quoted(turn, there.tape)
+        newest = max(known, default=0)
+        fresh = [entry_id for low, high in there.spans for entry_id in range(max(low, newest + 1), high + 1)]
+        chosen = {*fresh, *await _find_alike(turn, there, known)}
+        if not chosen:
             return
-        newest = IdRanges((spans[-1],))
-        last = (await tape.fetch([TapeQuery(there.tape, newest, newest=True, limit=1)]))[0]
+        last = (await tape.fetch([TapeQuery(there.tape, IdRanges(((max(chosen), max(chosen)),)))]))[0]
         node = EvidenceNode(
             title=f"{there.session}, topic {name.title}",
             session=there.session,
-            elsewhere=((there.tape, spans),),
+            elsewhere=((there.tape, tuple(spans_of([*chosen]))),),
             until=last[0].date if last else "",
         )
         # It holds no words of people, whoever speaks here: a fact that is not the bot's own would be void.
         fact = EvidenceQuoted(turn.message_ids[-1], SOURCE, (node,)).to_entry(**{PROVENANCE: str(Source.OWN)})
         await tape.append([fact])
 
-    async def _find_last(self, turn: Turn, there: str) -> int:
-        """Return the newest entry of the other tape that this window quotes already; 0 for none."""
+    async def _find_quoted(self, turn: Turn, there: str) -> set[int]:
+        """Return the entries of the other tape that this window quotes already."""
         query = TapeQuery(turn.tape.name, Window(), kinds=(Kind.EVENT,), names=(EVIDENCE_EVENT,))
         facts = [EvidenceQuoted.try_of(entry) for entry in (await turn.tape.fetch([query]))[0]]
         nodes = [node for fact in facts if fact is not None and fact.source == SOURCE for node in fact.nodes]
         parts = [spans for node in nodes for tape, spans in node.elsewhere if tape == there]
-        return max((high for spans in parts for _, high in spans), default=0)
+        return {entry_id for spans in parts for low, high in spans for entry_id in range(low, high + 1)}
+
+
+async def _find_alike(turn: Turn, there: ThreadElsewhere, known: Container[int]) -> list[int]:
+    """Find older messages of the thread that share words with the newest message of the turn, best first."""
+    asked = await turn.tape.entry(turn.message_ids[-1])
+    first = min((low for low, _ in there.spans), default=1)
+    text = text_of(asked.payload.get("content"))
+    if first == 1 or not text.strip():
+        return []
+    query = TapeQuery(there.tape, Ranked(text), kinds=(Kind.MESSAGE,), as_of=first - 1, limit=MAX_RANKED)
+    try:
+        (found,) = await turn.tape.fetch([query])
+    except BubbotError as error:
+        log.warning("nothing found in the bound topic: %s", error, extra={"action": "topics.bound"})
+        return []
+    inside = [entry.id for entry in found if is_inside(entry.id, there.visits) and entry.id not in known]
+    return inside[:MAX_ALIKE]

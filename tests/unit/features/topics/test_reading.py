@@ -13,6 +13,7 @@ from bubbot.app.reading import head_finder, session_reader
 from bubbot.feature import ReadSession
 from bubbot.features.access.commands import access_tools
 from bubbot.features.access.service import AccessService
+from bubbot.features.topics.settings import TopicSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role
@@ -293,6 +294,27 @@ class TestQuotedThread:
             facts = await bench.events("context/evidence")
             assert [fact["source"] for fact in facts] == ["topics", "topics"]
 
+    async def test_an_older_message_comes_if_it_shares_words_with_the_one_here(
+        self, memory_store: InMemoryStore, access: AccessService, reader: ReadSession
+    ) -> None:
+        options = Options(
+            read_session=reader,
+            compose=ContextPolicy(find_heads=head_finder(reader)),
+            topics=TopicSettings(recall_messages=2),
+        )
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await bench.say("the hotel of the other topic", chat="source")
+            await bench.say(",topic Trip", chat="source")
+            for line in ("the hotel is called Alpina", "the train leaves at nine", "bring boots"):
+                await bench.say(line, chat="source")
+            await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
+            await bench.say(f",topic trip source={SOURCE}")
+            await bench.say("how is the hotel called?")
+            text = self.shown(bench)
+            assert [word for word in ("Alpina", "train", "boots", "other topic") if word in text] == ["Alpina", "boots"]
+            await bench.say("the hotel again?")
+            assert self.shown(bench).count("Alpina") == 1
+
     async def test_a_revocation_holds_for_the_next_request_and_a_grant_shows_it_again(
         self, memory_store: InMemoryStore, access: AccessService, options: Options
     ) -> None:
@@ -335,6 +357,8 @@ class TestQuotedThread:
             await self.bind(bench, access)
             await bench.say("where do we go?")
             assert "rome it is" in self.shown(bench)
+            foreign = (await bench.events("loop.step"))[-1]["foreign"]
+            assert SOURCE in {tape for tape, _ in foreign["people"]}  # what others said there taints the turn
 
     async def test_a_chat_that_began_again_is_not_quoted_by_the_old_numbers(
         self, memory_store: InMemoryStore, access: AccessService, options: Options
