@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from bubbot.app.tapes import tape_service
-from bubbot.errors import AccessError, EntryNotFound
+from bubbot.errors import AccessError, ConfigError, EntryNotFound
 from bubbot.feature import OpenCopy, ReadSession
 from bubbot.ports.session_names import find_tape, keep_session, parse_session, require_user_tape
 from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import FindHeads
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService
@@ -39,6 +41,20 @@ def session_reader(
         return tape
 
     return read_session
+
+
+def head_finder(read_session: ReadSession) -> FindHeads:
+    """Build a function that returns how far other tapes may be read, each time it is called. See `FindHeads`."""
+
+    async def find_heads(turn: Turn, sessions: Mapping[str, str]) -> Mapping[str, int]:
+        heads = dict.fromkeys(sessions, 0)
+        for name, session in sessions.items():
+            with suppress(AccessError, ConfigError, EntryNotFound):
+                tape = await read_session(turn, session)
+                heads[name] = await tape.head() if tape.name == name else 0
+        return heads
+
+    return find_heads
 
 
 def _is_thread_of(turn: Turn, session: str) -> bool:

@@ -136,6 +136,7 @@ def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFe
         strategies=host.strategies,
         on_strategy_failure=host.problems.record_strategy,
         choices=[host.choose_selector] if host.choose_selector else [],
+        find_heads=host.find_heads,
     )
 
 
