@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from msgspec import structs
 
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.reading import head_finder
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature, ReadSession
@@ -24,6 +25,7 @@ from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
+from bubbot.features.memory.memories import MemorySources
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.search.feature import search_feature
@@ -31,6 +33,7 @@ from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
 from bubbot.features.topics.settings import TopicSettings
+from bubbot.features.topics.view import find_current_topic, find_visits
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
@@ -56,6 +59,7 @@ from bubbot.ports.channel import (
     Sender,
 )
 from bubbot.ports.health import HealthReport
+from bubbot.ports.memory import InstalledMemory
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
@@ -243,6 +247,7 @@ class Options:
     read_session: ReadSession = read_no_session
     accounts: Any = None
     memory: MemorySettings | None = None
+    memory_strategies: InstalledMemory = field(default_factory=InstalledMemory)
     on_shared: Callable[[SharedZones], None] = lambda _: None
     lessons: ModelLessons = field(default_factory=lambda: no_lessons())  # noqa: PLW0108 - defined below
 
@@ -398,7 +403,8 @@ async def _bench(
     show = ActivityTracker(shown, asyncio.get_running_loop().time)
     shared = SharedZones(service, clock, options.accounts)
     options.on_shared(shared)
-    memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
+    sources = MemorySources(options.read_session, find_visits, find_current_topic, options.memory_strategies)
+    memory, forgotten = KeptMemory(clock, shared, options.memory, sources), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
     directory = ChannelDirectory({channel.name: line}, Texts())
     lessons = ModelLessons(service("bubbot/models"))
@@ -452,8 +458,14 @@ async def _bench(
 class KeptMemory(MemoryFeature):
     """The memory of sessions; what a reset writes to a file is kept in `exported`."""
 
-    def __init__(self, clock: Clock, shared: SharedZones | None = None, settings: MemorySettings | None = None) -> None:
-        super().__init__(Path("unused"), clock, settings or MemorySettings(), shared)
+    def __init__(
+        self,
+        clock: Clock,
+        shared: SharedZones | None = None,
+        settings: MemorySettings | None = None,
+        sources: MemorySources | None = None,
+    ) -> None:
+        super().__init__(Path("unused"), clock, settings or MemorySettings(), shared, sources)
         self.exported: dict[str, str] = {}
 
     async def export(self, turn: Turn) -> str:
@@ -519,6 +531,7 @@ def _parts(
             *(part for feature in features for part in feature.prompt if isinstance(part, str)),
         ],
         choices=[choice.chosen],
+        find_heads=head_finder(options.read_session),
     )
     tools = ToolList(found)
     composer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)

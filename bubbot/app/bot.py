@@ -18,7 +18,7 @@ from bubbot.app.channels import STDIN
 from bubbot.app.features import BotFeatures
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
-from bubbot.app.installed import load_features, load_strategies
+from bubbot.app.installed import find_memory_strategies, load_features, load_strategies
 from bubbot.app.models import CurrentModels, choose_models, turns_at_once
 from bubbot.app.own_features import FEATURES
 from bubbot.app.reading import copy_opener, head_finder, session_reader
@@ -352,6 +352,7 @@ async def open_bot(
             names=features,
             factories=installed.factories,
             strategies=load_strategies(),
+            memory_strategies=find_memory_strategies(),
             references=installed.references,
             timeouts=wrappers.timeouts,
         )

@@ -18,7 +18,7 @@ from bubbot.tape.service import TapeService
 if TYPE_CHECKING:
     from bubbot.features.budget.limits import ModelFacts
     from bubbot.features.budget.settings import BudgetSettings
-    from bubbot.features.memory.scopes import MemoryCommandOptions
+    from bubbot.features.memory.opening import MemoryCommandOptions
     from bubbot.features.strategies.compare import StrategyComparer
     from bubbot.features.usage.reporter import UsageReporter
 
@@ -72,17 +72,28 @@ def _strategy_comparer(settings: Settings) -> StrategyComparer:
 
 
 def _memory_options(settings: Settings) -> MemoryCommandOptions:
-    """Return the settings of memory with the directory of people's accounts."""
+    """Return the settings of memory with the directory of people's accounts, and what memory views need."""
+    from bubbot.app.installed import find_memory_strategies
     from bubbot.features.access.links import AccountLinks
     from bubbot.features.access.state import ACCESS_PROJECTION
-    from bubbot.features.memory.scopes import MemoryCommandOptions
+    from bubbot.features.memory.memories import MemorySources
+    from bubbot.features.memory.opening import MemoryCommandOptions
     from bubbot.features.memory.settings import MemorySettings
+    from bubbot.features.topics.view import find_current_topic, find_visits
     from bubbot.tape.projection import ProjectionRunner
 
     def find_accounts(open_tape: Callable[[str], TapeService]) -> AccountLinks:
         return AccountLinks(open_tape(ACCESS_PROJECTION.tapes), ProjectionRunner())
 
-    return MemoryCommandOptions(settings.section(MemorySettings), find_accounts)
+    async def find_grants(open_tape: Callable[[str], TapeService]) -> Callable[[str, str], bool]:
+        projected = ProjectionRunner().project(ACCESS_PROJECTION, open_tape(ACCESS_PROJECTION.tapes))
+        await projected.ensure_loaded()
+        return lambda reader, source: (source, reader) in projected.state.readings
+
+    sources = MemorySources(
+        find_topic=find_visits, find_current_topic=find_current_topic, installed=find_memory_strategies()
+    )
+    return MemoryCommandOptions(settings.section(MemorySettings), find_accounts, find_grants, sources)
 
 
 def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:

@@ -29,6 +29,7 @@ from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
+from bubbot.features.memory.memories import MemorySources
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.replay.facts import REPLAY_TAPE
@@ -38,7 +39,7 @@ from bubbot.features.search.feature import search_feature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.names import RESERVED_PREFIXES
-from bubbot.features.topics.view import find_visits
+from bubbot.features.topics.view import find_current_topic, find_visits
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.gateway.inbox_views import SessionTraceView
@@ -47,6 +48,7 @@ from bubbot.middleware import AroundDelivery, AroundModel
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
+from bubbot.ports.memory import InstalledMemory
 from bubbot.ports.model import Model
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
@@ -115,6 +117,7 @@ class BotFeatures:
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
         strategies: ContextStrategies = OWN_STRATEGIES,
+        memory_strategies: InstalledMemory = InstalledMemory(),  # noqa: B008 - frozen
         references: ReferenceRegistry = OWN_REFERENCES,
         timeouts: GuardTimeouts = GuardTimeouts(),  # noqa: B008 - frozen
     ) -> None:
@@ -123,6 +126,7 @@ class BotFeatures:
         Args:
             names: a subset of `FEATURES`.
             factories: the features of installed packages.
+            memory_strategies: what packages offer that chooses for memory views.
             timeouts: time limits for the code of packages.
 
         Raises:
@@ -140,7 +144,13 @@ class BotFeatures:
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
         shared = SharedZones(kernel.open_tape, kernel.now, links)
         self.memory = (
-            MemoryFeature(kernel.home, kernel.now, settings.section(MemorySettings), shared)
+            MemoryFeature(
+                kernel.home,
+                kernel.now,
+                settings.section(MemorySettings),
+                shared,
+                MemorySources(kernel.read_session, find_visits, find_current_topic, memory_strategies),
+            )
             if "memory" in names
             else None
         )

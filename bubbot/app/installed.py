@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from bubbot import plugins
 from bubbot.app.command_table import COMMANDS
@@ -15,6 +16,7 @@ from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
 from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check
+from bubbot.ports.memory import MEMORY_GROUP, InstalledMemory, MemoryNode, MemoryStrategy
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.settings.loader import FEATURE_NAME, Settings
@@ -135,6 +137,25 @@ def _check_panels(factory: FeatureFactory, label: str) -> None:
 def load_strategies() -> ContextStrategies:
     """Return bubbot's context strategies and those of installed packages, which load on first use."""
     return OWN_STRATEGIES.extend(plugins.list_names(STRATEGY_GROUP), load_strategy)
+
+
+def find_memory_strategies() -> InstalledMemory:
+    """Return what installed packages offer that chooses for memory views; each loads on first use."""
+    return InstalledMemory(tuple(plugins.list_names(MEMORY_GROUP)), cache(load_memory_strategy))
+
+
+def load_memory_strategy(name: str) -> MemoryStrategy:
+    """Load what a package offers under this name for memory views. Raise `ConfigError` if it is unusable."""
+    label = f"The plugin {name!r} of {MEMORY_GROUP}"
+    strategy = plugins.load_object(MEMORY_GROUP, name)
+    if not isinstance(strategy, MemoryStrategy):
+        raise ConfigError(f"{label} is {type(strategy).__name__}, not a MemoryStrategy.")
+    if strategy.name != name:
+        raise ConfigError(f"{label} is a strategy with another name: {strategy.name!r}.")
+    nodes: object = strategy.nodes
+    if not isinstance(nodes, Sequence) or not all(isinstance(node, MemoryNode) for node in nodes):
+        raise ConfigError(f"{label} has nodes that are no sequence of MemoryNode.")
+    return strategy
 
 
 def load_strategy(name: str) -> ContextStrategy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from bubbot.app.tapes import tape_service
 from bubbot.errors import AccessError, ConfigError, EntryNotFound
@@ -43,17 +44,14 @@ def session_reader(
 
 
 def head_finder(read_session: ReadSession) -> FindHeads:
-    """Build what finds how far a turn may read other tapes now."""
+    """Build a function that returns how far other tapes may be read, each time it is called. See `FindHeads`."""
 
     async def find_heads(turn: Turn, sessions: Mapping[str, str]) -> Mapping[str, int]:
         heads = dict.fromkeys(sessions, 0)
-        for tape, session in sessions.items():
-            try:
-                source = await read_session(turn, session)
-            except (AccessError, ConfigError, EntryNotFound):
-                continue
-            if source.name == tape:
-                heads[tape] = await source.head()
+        for name, session in sessions.items():
+            with suppress(AccessError, ConfigError, EntryNotFound):
+                tape = await read_session(turn, session)
+                heads[name] = await tape.head() if tape.name == name else 0
         return heads
 
     return find_heads

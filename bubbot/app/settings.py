@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from bubbot.app.own_features import settings_schema
 from bubbot.features.attachments.settings import AttachmentSettings
+from bubbot.features.memory.settings import ZONES_VIEW, MemorySettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.formatting import did_you_mean
@@ -78,6 +79,30 @@ def _find_problems(settings: Settings) -> Iterator[SettingProblem]:
     selector = find_strategy(settings)
     if reason := _describe_unknown_selector(selector):
         yield SettingProblem(("context", "selector"), f"is {reason}")
+    yield from _find_view_problems(settings.section(MemorySettings))
+
+
+def _find_view_problems(memory: MemorySettings) -> Iterator[SettingProblem]:
+    """Find the memory views and the packages' strategies that are named and that there are not."""
+    strategies = {name: view.strategy for name, view in memory.views.items() if view.strategy}
+    if memory.view in (ZONES_VIEW, *memory.views) and not strategies:
+        return
+    # Imported here: every command reads the settings, and few homes name a package.
+    from bubbot.app.installed import find_memory_strategies
+
+    installed = find_memory_strategies().names
+    names = dict.fromkeys((ZONES_VIEW, *memory.views, *installed))
+    if memory.view not in names:
+        yield SettingProblem(("memory", "view"), f"is {_describe_unknown_name(memory.view, names)}")
+    for name, strategy in strategies.items():
+        if strategy not in installed:
+            key = ("memory", "views", name, "strategy")
+            yield SettingProblem(key, f"is {_describe_unknown_name(strategy, installed)}")
+
+
+def _describe_unknown_name(name: str, names: Collection[str]) -> str:
+    hint = did_you_mean(name, names, before="; ")
+    return f"{quote_value(name)}, but must be one of {', '.join(names) or '(no package offers one)'}{hint}"
 
 
 def _describe_unknown_selector(name: str) -> str:

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from bubbot.tape.entry import JsonObject, Kind
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.fact import Fact, models_of
-from bubbot.tape.provenance import VOUCHED
+from bubbot.tape.provenance import PROVENANCE, VOUCHED, Source
 from bubbot.tape.references import (
     BlobDigest,
     EntryId,
@@ -179,6 +179,10 @@ class EvidenceQuoted(Fact):
     message: EntryId
     source: str
     nodes: tuple[EvidenceNode, ...]
+
+    def to_entry(self, name: str = "", /, *, key: str | None = None, **meta: Any) -> TapeEntry:
+        """Make the entry to append, as the bot's own whoever speaks in the turn: it holds no words of people."""
+        return super().to_entry(name, key=key, **{PROVENANCE: str(Source.OWN), **meta})
 
 
 class EffectBegin(Fact):

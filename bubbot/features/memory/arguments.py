@@ -9,6 +9,7 @@ from msgspec import Meta, field
 from bubbot.arguments.fields import Args
 from bubbot.shell_command import Argument
 
+MAX_VIEW_CHARS = 64
 ScopeName: TypeAlias = Literal["chat", "user", "workspace"]
 
 
@@ -69,6 +70,14 @@ class RestoreArgs(ScopedArgs, frozen=True, kw_only=True):
     """Arguments of `memory.restore`."""
 
     version: Annotated[int, Meta(description="The number of the version to bring back, as memory.show lists them")]
+
+
+class ViewArgs(Args, frozen=True):
+    """Which memory view to choose."""
+
+    name: Annotated[
+        str, Meta(description="the view to choose, or `default` for the configured one", max_length=MAX_VIEW_CHARS)
+    ] = ""
 
 
 class ClearArgs(ScopedArgs, frozen=True, kw_only=True):
@@ -133,6 +142,12 @@ class RestoreOwnerArgs(OwnerArgs, frozen=True, kw_only=True):
     """The version to bring back."""
 
     version: Annotated[int | None, Argument("its number, as show lists them", parse=parse_version)] = None
+
+
+class WhySessionArgs(Args, frozen=True):
+    """Whose memory view to explain."""
+
+    session: Annotated[str | None, Argument("a session such as default or telegram:42")] = None
 
 
 class ExportArgs(OwnerArgs, frozen=True, kw_only=True):

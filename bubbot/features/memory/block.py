@@ -9,7 +9,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from bubbot.features.memory.scopes import ZoneAccess
 from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
 from bubbot.ports.turn import EntryRef
@@ -32,8 +31,8 @@ _SHARED_HINTS = (
     "`scope=workspace` those that everybody here shares; what you save of one replaces that one alone."
 )
 
-LeftOut: TypeAlias = Literal["", "age", "size"]
-"""Why something is not shown: it is too old, or there is no room. Empty if it is shown."""
+LeftOut: TypeAlias = Literal["", "age", "size", "choice"]
+"""Why something is not shown: it is too old, there is no room, or a strategy did not choose it. Empty if it is shown."""
 
 
 class BlockPart(StrEnum):
@@ -114,23 +113,6 @@ class BlockNode:
     total: int
     left_out: LeftOut = ""
     provenance: Source = Source.OWN
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedBlock:
-    """The memory block of a turn's next request, and what it rests on.
-
-    Attributes:
-        memories: what the turn may see, by scope.
-        nodes: what of it is shown, and what is left out.
-        access: why the turn sees no more.
-        limit: characters that it may have.
-    """
-
-    memories: tuple[ScopedMemory, ...]
-    nodes: tuple[BlockNode, ...]
-    access: ZoneAccess
-    limit: int
 
 
 def plan_block(memories: Sequence[ScopedMemory], policy: BlockPolicy, *, today: date) -> list[BlockNode]:

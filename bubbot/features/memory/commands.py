@@ -43,18 +43,29 @@ from bubbot.features.memory.arguments import (
     SaveOwnerArgs,
     ScopedArgs,
     ShowOwnerArgs,
+    ViewArgs,
+    WhySessionArgs,
     parse_version,
 )
 from bubbot.features.memory.changes import find_lost_lines, forget_lines, list_lines
+from bubbot.features.memory.explained import MemoryViewInUse, MemoryWhy, explain_memory
+from bubbot.features.memory.facts import ViewChosen
 from bubbot.features.memory.files import FILE_LIMIT, read_memory
 from bubbot.features.memory.memories import Memories
-from bubbot.features.memory.opening import MemoryOpener, OpenMemory, find_shared, label_of, shared_zones
+from bubbot.features.memory.opening import (
+    MemoryOpener,
+    OpenMemory,
+    find_shared,
+    label_of,
+    plan_outside,
+    shared_zones,
+)
+from bubbot.features.memory.policy import DEFAULT, ChosenView, choose_policy, list_views
 from bubbot.features.memory.results import (
     MemoriesRecalled,
     MemoryChange,
     MemoryChanged,
     MemoryErased,
-    MemoryInPrompt,
     MemoryPage,
     MemoryRecalled,
     MemoryResult,
@@ -71,6 +82,8 @@ from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day
 from bubbot.features.memory.zone import missing_version
+from bubbot.formatting import clean
+from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import ShellInput
 from bubbot.tape.words import fold_text
@@ -298,17 +311,58 @@ class MemoryCommands:
             return await self._change(caller, opened, lambda zone: zone.clear(), deed="cleared")
 
     @command(
-        "memory why",
+        "memory why [session]",
         chat=("memory.why",),
-        in_shell=False,
+        example="default",
         effect=READS_PEOPLE,
         help=_help("What of it the model is shown", ",memory.why"),
     )
-    async def why(self, caller: Caller, args: NoArguments) -> MemoryInPrompt:  # noqa: ARG002 - its words are refused
-        """Say what of memory the model is shown here, from which entries, and what is left out and why."""
+    async def why(self, caller: Caller, args: NoArguments | WhySessionArgs) -> MemoryWhy:
+        """Say what of memory the model is shown here, by which view, from which entries, and what is left out and why."""
+        days = self._opener.settings(caller).recent_days
+        if isinstance(args, WhySessionArgs):
+            assert caller.context is not None
+            async with caller.context.open_session(args.session, usage="explained", subject="memory") as tape:
+                planned = await plan_outside(caller, tape)
+                return await explain_memory(tape, planned, recent_days=days, zone=caller.context.zone)
+        turn, memories = caller.required_turn, self._require_memories()
+        return await explain_memory(turn.tape, await memories.plan(turn), recent_days=days, zone=turn.zone)
+
+    @command(
+        "memory view",
+        chat=("memory.view",),
+        in_shell=False,
+        form="[name]",
+        effect=INSIDE,
+        help=_help("Choose what I remember from", ",memory.view", ",memory.view family"),
+    )
+    async def view(self, caller: Caller, args: ViewArgs) -> MemoryViewInUse:
+        """Say which memory view this chat uses, or choose another one for it."""
+        turn, memories, name = caller.required_turn, self._require_memories(), args.name.strip()
+        settings, installed = memories.settings, memories.sources.installed
+        use = await memories.find_policy(turn.tape)
+        if not name:
+            shown = {
+                each: ", ".join(settings.views[each].nodes) if each in settings.views else ""
+                for each in list_views(settings, installed)
+            }
+            return MemoryViewInUse(
+                variant=use.origin, name=use.wanted, applies=use.policy.name, problem=use.problem, choices=shown
+            )
+        if not caller.is_direct and not caller.role.at_least(Role.ADMIN):
+            raise CommandRefused("view_for_admin", role=caller.role)
+        chosen = "" if name == DEFAULT else name
+        if chosen:
+            _require_view(chosen, list_views(settings, installed))
+        if chosen != await turn.tape.read(ChosenView()):
+            await turn.tape.append([ViewChosen(chosen).to_entry()])
+        use = choose_policy(chosen, settings, installed)
+        variant = "failed" if use.problem else "changed" if chosen else "configured"
+        return MemoryViewInUse(variant=variant, name=use.wanted, applies=use.policy.name, problem=use.problem)
+
+    def _require_memories(self) -> Memories:
         assert self._opener.memories is not None
-        planned = await self._opener.memories.plan(caller.required_turn)
-        return MemoryInPrompt(planned, self._opener.settings(caller).recent_days)
+        return self._opener.memories
 
     @command("memory export [session] [file]", example="default memory.md", effect=READS_PEOPLE)
     async def export(self, caller: Caller, args: ExportArgs) -> MemoryPage:
@@ -380,6 +434,19 @@ class MemoryCommands:
             lost=tuple(lost),
             **told,
         )
+
+
+def _require_view(name: str, names: Sequence[str]) -> None:
+    """Raise `CommandRefused`, with the nearest name, if there is no such memory view."""
+    if name not in names:
+        # Imported here: most names are known.
+        from difflib import get_close_matches
+
+        near = get_close_matches(name.lower(), names, n=1)
+        listed = ", ".join(names)
+        if near:
+            raise CommandRefused("view_unknown_near", name=clean(name), near=near[0], names=listed)
+        raise CommandRefused("view_unknown", name=clean(name), names=listed)
 
 
 async def _note(zone: AnyZone, content: str, day: str) -> Sequence[str]:
@@ -516,6 +583,9 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "save": _shell_help("Replace the long-term memory. If lines go, it asks before.", prepare=read_saved_text),
         "forget": _shell_help("Remove every line that contains a text.", prepare=_take_text),
         "restore": _shell_help("Bring an older version back as the newest.", prepare=_take_version),
+        "why": _shell_help(
+            "Print the memory view of a session, and what each of its nodes brings.", is_answered_without_home=False
+        ),
         "export": {"result": None, "is_answered_without_home": False},
         "import": {"args": ImportFilesArgs, "prepare": read_files, "sent": ImportArgs},
     }

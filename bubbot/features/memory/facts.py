@@ -36,6 +36,17 @@ class DayText(Fact):
     updated_at: str
 
 
+class ViewChosen(Fact):
+    """A chat has chosen its memory view.
+
+    Attributes:
+        view: its name; empty for the configured one.
+    """
+
+    EVENTS = ("memory/view",)
+    view: str
+
+
 class ZoneChange(Fact, kw_only=True):
     """A change of the memory of a person or of the workspace. Where and by whom is empty for the shell.
 
@@ -129,6 +140,6 @@ class MemoryCleared(ZoneChange):
 ZONE_FACTS: tuple[type[ZoneChange], ...] = (MemorySaved, MemoryNoted, MemoryForgot, MemoryRestored, MemoryCleared)
 """The changes of the memory of people and of the workspace, each on a tape of its own under `bubbot/memory/`."""
 
-FACTS: tuple[type[Fact], ...] = (LongTermText, DayText, *ZONE_FACTS)
+FACTS: tuple[type[Fact], ...] = (LongTermText, DayText, ViewChosen, *ZONE_FACTS)
 SESSION_EVENTS = tuple(fact.EVENTS[0] for fact in ZONE_FACTS)
 """Facts about what was said in one chat, which an erasure of that chat reaches."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
-from bubbot.errors import TapeCorrupt
+from bubbot.errors import BubbotError, TapeCorrupt
 from bubbot.feature import Apply, Feature
 from bubbot.features.memory.block import render_block
 from bubbot.features.memory.commands import memory_tools
-from bubbot.features.memory.memories import Memories
+from bubbot.features.memory.memories import Memories, MemorySources
 from bubbot.features.memory.scopes import read_facts
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZones
@@ -24,6 +25,8 @@ from bubbot.tape.handle import Clock
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import Span
 
+log = logging.getLogger(__name__)
+
 MEMORY_RULE = "When people tell you lasting facts or preferences, save them with memory_save or memory_daily, unasked."
 
 
@@ -34,8 +37,15 @@ _EMPTY_SHORT = PromptText("", foreign=())
 class MemoryFeature(Memories):
     """The memory of every session, of people and of the workspace, and what it adds to turns and prompts."""
 
-    def __init__(self, home: Path, now: Clock, settings: MemorySettings, shared: SharedZones | None = None) -> None:
-        super().__init__(settings, shared)
+    def __init__(
+        self,
+        home: Path,
+        now: Clock,
+        settings: MemorySettings,
+        shared: SharedZones | None = None,
+        sources: MemorySources | None = None,
+    ) -> None:
+        super().__init__(settings, shared, sources)
         self._home = home
         self._now = now
         self._pruned: set[str] = set()
@@ -51,7 +61,7 @@ class MemoryFeature(Memories):
                 MEMORY_RULE,
                 self.build_block,
             ),
-            around_turn=(self.keep_zone,),
+            around_turn=(self.keep_zone, self.quote_evidence),
             on_merged=() if self.shared is None else (self.shared.follow,),
             prepare=self._prepare,
         )
@@ -70,6 +80,14 @@ class MemoryFeature(Memories):
                 await zone.prune()
         return await call_next(turn)
 
+    async def quote_evidence(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
+        """Quote what the chat's memory view brings from outside the zones, before the model is asked."""
+        try:
+            await self.quote_nodes(turn)
+        except BubbotError as error:  # an answer without it is better than none
+            log.warning("nothing quoted: %s", error, extra={"action": "memory.quote"})
+        return await call_next(turn)
+
     async def build_block(self, turn: Turn, traits: ModelTraits) -> PromptText:
         """Build the `<memory>` block; for small models it is empty if nothing is remembered."""
         self.context_tokens[turn.session] = traits.context_tokens
@@ -80,7 +98,13 @@ class MemoryFeature(Memories):
             if only.is_empty:
                 return _EMPTY_SHORT if traits.short_prompt else _EMPTY
         planned = await self.plan(turn, only)
-        if only is None and self.shared is not None and [each.scope for each in planned.memories] == [Scope.CHAT]:
+        is_default = planned.view is None
+        if (
+            is_default
+            and only is None
+            and self.shared is not None
+            and [each.scope for each in planned.memories] == [Scope.CHAT]
+        ):
             self.shared.note_unused(turn, facts)
         if traits.short_prompt and all(each.memory.is_empty for each in planned.memories):
             return _EMPTY_SHORT

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from bubbot.command import Caller
-from bubbot.errors import CommandRefused, ValueInvalid
+from bubbot.errors import AccessError, CommandRefused, ConfigError, EntryNotFound, ValueInvalid
 from bubbot.features.memory.arguments import EraseArgs, OwnerArgs, ReadMemoryArgs, ScopedArgs, ShowOwnerArgs
-from bubbot.features.memory.memories import Memories
+from bubbot.features.memory.assembly import PlannedBlock, ViewLimits, ZoneReading, assemble
+from bubbot.features.memory.block import MAX_SECTION_CHARS, BlockPolicy, ScopedMemory, plan_block
+from bubbot.features.memory.memories import Memories, MemorySources, find_policy_of, scope_chat
+from bubbot.features.memory.nodes import read_shown
+from bubbot.features.memory.policy import MemoryPolicy, PolicyInUse, scope_of
 from bubbot.features.memory.results import name_zone
-from bubbot.features.memory.scopes import WORKSPACE_TAPE, MemoryCommandOptions
+from bubbot.features.memory.scopes import USER_TAPES, WORKSPACE_TAPE, Denial, FindsAccounts, ZoneAccess
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone, SharedZones
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.identity import is_id
+from bubbot.ports.session_names import parse_session
 from bubbot.ports.turn import Turn
+from bubbot.runtime.context.tokens import BYTES_PER_TOKEN
 from bubbot.shell_command import CommandContext, read_as_of
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.service import TapeService, session_tape
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCommandOptions:
+    """What the commands of a shell get.
+
+    Attributes:
+        settings: the settings of memory.
+        find_accounts: returns what knows which accounts belong to one person, for the tapes of a home.
+        find_grants: returns what tells if one session was granted to read another one, for the tapes of a home.
+        sources: what memory views are assembled from, besides the zones.
+    """
+
+    settings: MemorySettings
+    find_accounts: Callable[[Callable[[str], TapeService]], FindsAccounts]
+    find_grants: Callable[[Callable[[str], TapeService]], Awaitable[Callable[[str, str], bool]]]
+    sources: MemorySources
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +182,75 @@ async def _open_owned(
         tape = await read_as_of(current, as_of)
         own = MemoryZone(tape, now=context.now, zone=context.zone, retention_days=days)
         yield OpenMemory(Scope.CHAT, own, args.session, args.session)
+
+
+async def plan_outside(caller: Caller, tape: TapeHandle) -> PlannedBlock:
+    """Plan what the model is shown of memory in a session, for a shell.
+
+    Of a person there is what the newest request was shown, since only a turn tells who speaks and who reads along.
+    """
+    options, context = _options(caller), _context(caller)
+    settings, use = options.settings, await find_policy_of(tape, options.settings, options.sources.installed)
+    shown = await read_shown(tape)
+    user = tuple(name for name in shown.elsewhere if name.startswith(USER_TAPES))
+    unread: dict[Scope, Denial] = {} if user else {Scope.USER: "person"}
+    unread |= {scope: "off" for scope in Scope if scope not in settings.scopes}
+    access = ZoneAccess(frozenset(Scope) - unread.keys(), frozenset(), unread, {})
+    memories = {
+        scope: await _read_outside(caller, tape, scope, user) for scope in settings.scopes if scope in access.reads
+    }
+    today = context.now().astimezone(context.zone).date()
+    if not use.policy.is_default:
+        chars = (use.policy.max_tokens or settings.block_tokens) * BYTES_PER_TOKEN
+        limits = ViewLimits(chars // BYTES_PER_TOKEN, MAX_SECTION_CHARS, settings.recent_days, today)
+        reader = options.sources.make_reader(tape, context.now(), context.zone, await _session_opener(caller, tape))
+        nodes = use.policy.nodes
+        zones = [
+            ZoneReading(node, scope, memories.get(scope), access.unread.get(scope))
+            for node in nodes
+            if node.kind == "zone"
+            for scope in [scope_of(node)]
+        ]
+        readings = [await reader.read(node, shown) for node in nodes if node.kind != "zone"]
+        try:
+            view = assemble(use.policy, zones, readings, limits)
+        except ConfigError as error:
+            use = PolicyInUse(MemoryPolicy(), "failed", use.wanted, str(error))
+        else:
+            found = tuple(zone.memory for zone in zones if zone.memory is not None)
+            return PlannedBlock(found, view.order, access, chars, use, view)
+    limit = settings.block_tokens * BYTES_PER_TOKEN
+    policy = BlockPolicy(settings.scopes, settings.recent_days, MAX_SECTION_CHARS, limit)
+    found = tuple(memory for memory in memories.values() if memory.scope is Scope.CHAT or not memory.memory.is_empty)
+    return PlannedBlock(found, tuple(plan_block(found, policy, today=today)), access, limit, use)
+
+
+async def _read_outside(caller: Caller, tape: TapeHandle, scope: Scope, user: tuple[str, ...]) -> ScopedMemory:
+    context, days = _context(caller), _options(caller).settings.retention_days
+    if scope is Scope.CHAT:
+        own = MemoryZone(tape, now=context.now, zone=context.zone, retention_days=days)
+        return scope_chat(tape.name, await own.read())
+    tapes = user if scope is Scope.USER else (WORKSPACE_TAPE,)
+    zone = await shared_zones(caller).open_outside(tapes, scope, zone=context.zone, retention_days=days)
+    return await zone.read_scoped()
+
+
+async def _session_opener(caller: Caller, tape: TapeHandle) -> Callable[[str], Awaitable[TapeHandle]]:
+    """Return what opens the other sessions that the one with this tape may read."""
+    context = _context(caller)
+    may_read = await _options(caller).find_grants(context.open_tape)
+
+    async def open_session(reference: str) -> TapeHandle:
+        session = await context.first_session(parse_session(reference))
+        is_thread = session.count(":") == 1 and tape.session.startswith(f"{session}:")
+        if not (is_thread or may_read(tape.session, session)):
+            raise AccessError(f"{tape.session} may not read {session}")
+        opened = context.open_tape(session_tape(context.workspace, session), session)
+        if not await opened.head():
+            raise EntryNotFound(f"there is no session {session}")
+        return opened
+
+    return open_session
 
 
 def _context(caller: Caller) -> CommandContext:

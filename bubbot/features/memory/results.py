@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
 
-from bubbot.features.memory.block import BlockNode, PlannedBlock
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.views import MemorySnapshot, format_memory_page, recall
 from bubbot.features.memory.zone import format_versions
-from bubbot.tape.query import Span
 from bubbot.texts import Texts
 
 if TYPE_CHECKING:
@@ -298,55 +296,6 @@ class MemoriesRecalled(Struct, frozen=True):
         if len(shown) > 1:
             shown = tuple(each for each in shown if each.find()) or shown[:1]
         return "\n\n".join(each.describe(caller) for each in shown)
-
-
-class MemoryInPrompt(Struct, frozen=True):
-    """What of memory the model is shown, and why no more.
-
-    Attributes:
-        planned: the block of the next request.
-        recent_days: the days before today whose notes are shown.
-    """
-
-    planned: PlannedBlock
-    recent_days: int
-
-    def describe(self, caller: Caller) -> str:
-        """Write a line for each part."""
-        planned, texts = self.planned, caller.texts
-        shown = [node for node in planned.nodes if node.text]
-        lines = [texts.say("why_memory", number=sum(len(node.text) for node in shown), limit=planned.limit)]
-        cited = {each.scope: cite(each.scope, each.memory, texts) for each in planned.memories}
-        for node in shown:
-            count = texts.say("lines", count=len(node.text.splitlines()))
-            lines.append(texts.say("why_node", part=_name_part(node, texts), lines=count, cited=cited[node.scope]))
-            if node.left_out:
-                lines.append(texts.say("why_cut_node", part=_name_part(node, texts), number=node.total))
-        if not shown:
-            lines.append(texts.say("why_no_node"))
-        for node in [node for node in planned.nodes if not node.text]:
-            reason = texts.say(f"why_left_{node.left_out}", count=self.recent_days)
-            lines.append(texts.say("why_left_out", part=_name_part(node, texts), reason=reason))
-        for scope, denial in planned.access.unread.items():
-            reason = texts.say(f"zone_unread_{denial}", zone=name_zone(scope, texts))
-            lines.append(texts.say("why_unread", denial=reason))
-        for each in planned.memories:
-            if each.scope is not Scope.CHAT:
-                lines += [
-                    texts.say("why_entries", tape=tape, spans=_write_spans(spans))
-                    for tape, spans in each.entries.items()
-                ]
-        return "\n".join(lines)
-
-
-def _write_spans(spans: Sequence[Span]) -> str:
-    return ", ".join(f"#{low}" if low == high else f"#{low}-{high}" for low, high in spans)
-
-
-def _name_part(node: BlockNode, texts: Texts) -> str:
-    """Name a part of one memory, with the days of its notes."""
-    part = texts.say(f"part_{node.part}", zone=name_zone(node.scope, texts))
-    return texts.say("part_days", part=part, days=", ".join(node.days)) if node.days else part
 
 
 def _advise(sentence: str, text: str, texts: Texts) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from bubbot.features.memory.settings import MemorySettings, Scope
+from bubbot.features.memory.settings import Scope
 from bubbot.identity import is_id
 from bubbot.ports.channel import Role
 
 if TYPE_CHECKING:
     from bubbot.ports.turn import Turn
-    from bubbot.tape.service import TapeService
 
 ZONE_TAPES = "bubbot/memory/"
 """The prefix of the tapes with the memory of people and of the workspace."""
@@ -63,19 +62,6 @@ class SeparateAccounts:
     async def former_accounts(self, account: Account) -> tuple[Account, ...]:  # noqa: ARG002 - the protocol's signature
         """Return nothing."""
         return ()
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryCommandOptions:
-    """What the commands of a shell get.
-
-    Attributes:
-        settings: the settings of memory.
-        find_accounts: returns what knows which accounts belong to one person, for the tapes of a home.
-    """
-
-    settings: MemorySettings
-    find_accounts: Callable[[Callable[[str], TapeService]], FindsAccounts]
 
 
 @dataclass(frozen=True, slots=True)

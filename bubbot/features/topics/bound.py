@@ -22,7 +22,6 @@ from bubbot.runtime.context.selectors import text_of
 from bubbot.tape.entry import Kind
 from bubbot.tape.events import EVIDENCE_EVENT, EvidenceNode, EvidenceQuoted
 from bubbot.tape.handle import spans_of
-from bubbot.tape.provenance import PROVENANCE, Source
 from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, Span, TapeQuery, Window, is_inside, union
 
 log = logging.getLogger(__name__)
@@ -110,9 +109,7 @@ class BoundTopics:
             elsewhere=((there.tape, tuple(spans_of([*chosen]))),),
             until=last[0].date if last else "",
         )
-        # It holds no words of people, whoever speaks here: a fact that is not the bot's own would be void.
-        fact = EvidenceQuoted(turn.message_ids[-1], SOURCE, (node,)).to_entry(**{PROVENANCE: str(Source.OWN)})
-        await tape.append([fact])
+        await tape.append([EvidenceQuoted(turn.message_ids[-1], SOURCE, (node,)).to_entry()])
 
     async def _find_quoted(self, turn: Turn, there: str) -> set[int]:
         """Return the entries of the other tape that this window quotes already."""

@@ -168,6 +168,12 @@ async def find_visits(tape: TapeHandle, name: str) -> tuple[Span, ...] | None:
     return None if topic is None else await tape.read(TopicVisitsView(topic))
 
 
+async def find_current_topic(tape: TapeHandle) -> str:
+    """Return the name of the topic that a chat is on; empty for its main line."""
+    anchor = await tape.read(CurrentTopicView())
+    return "" if anchor is None else topic_of(anchor).title
+
+
 @dataclass(frozen=True, slots=True)
 class BoundTopicView:
     """The session in which the current topic goes on as well, and the topic; None if it is bound to none."""

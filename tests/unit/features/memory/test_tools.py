@@ -272,7 +272,7 @@ class TestClear:
 @pytest.mark.parametrize("one", list(TOOLS), ids=lambda one: one.name)
 def test_every_tool_tells_a_model_what_it_is_for(one: Tool) -> None:
     spec = one.spec()
-    assert one.for_model is (one.name not in ("memory.why", "memory.remember"))
+    assert one.for_model is (one.name not in ("memory.why", "memory.view", "memory.remember"))
     assert len(one.summary) > 30
     assert all(field.get("description") for field in spec.parameters.get("properties", {}).values())
 
@@ -280,7 +280,7 @@ def test_every_tool_tells_a_model_what_it_is_for(one: Tool) -> None:
 def test_the_tools_are_those_of_the_design() -> None:
     assert [one.name for one in TOOLS] == [
         f"memory.{name}"
-        for name in ("remember", "save", "daily", "recall", "show", "forget", "restore", "clear", "why")
+        for name in ("remember", "save", "daily", "recall", "show", "forget", "restore", "clear", "why", "view")
     ]
 
 
