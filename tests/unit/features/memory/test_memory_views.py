@@ -254,6 +254,15 @@ class TestOtherChats:
             messages = [entry for entry in await bench.entries() if entry.kind == Kind.MESSAGE]
             assert messages[-1].meta["provenance"] == "people", answer
 
+    @pytest.mark.parametrize("role", [Role.MEMBER, Role.ADMIN])
+    async def test_who_is_no_owner_is_shown_it_too(
+        self, bench_of: Callable[..., Any], access: AccessService, role: Role
+    ) -> None:
+        async with bench_of(make_views(f"tape {FAMILY}"), role=role) as bench:
+            await bench.say(SECRET, chat="family")
+            await grant(access)
+            assert "4711" in await ask(bench)
+
     async def test_corrections_and_deletions_there_show_in_the_next_request(
         self, bench_of: Callable[..., Any], access: AccessService
     ) -> None:
