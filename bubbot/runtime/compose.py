@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound
+from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound, StrategyFailed
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import EntryRef, Turn
@@ -21,15 +21,18 @@ from bubbot.runtime.context.attachments import (
     find_images,
     join_text_parts,
 )
+from bubbot.runtime.context.ports import StrategySources
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext, PreparationInput
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
 from bubbot.runtime.context.view import CONTEXT_VERSION, ContextView, records_view
+from bubbot.runtime.preparation import PREPARE_SECONDS, TurnPreparation, describe_failure, run_preparation
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.runtime.request_rules import apply_rules
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.runtime.turns import find_fit
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
+from bubbot.tape.events import ContextPrepared, StrategyFailure
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
@@ -94,6 +97,8 @@ class ContextPolicy:
         strategies: the strategies that a selector may name.
         choices: return a chat's own choice; the first answer replaces the selector.
         on_strategy_failure: called with the selector if a package's strategy fails; `window` replaces it.
+        sources: what the ports of a strategy reach.
+        prepare_seconds: the time limit of a strategy's preparation.
     """
 
     selector: str = AUTO_SELECTOR
@@ -106,6 +111,8 @@ class ContextPolicy:
     strategies: ContextStrategies = KERNEL_STRATEGIES
     choices: Sequence[ChooseSelector] = ()
     on_strategy_failure: Callable[[str, BubbotError], None] = log_strategy_failure
+    sources: StrategySources = StrategySources()  # noqa: RUF009 - frozen
+    prepare_seconds: float = PREPARE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,7 @@ class ComposedRequest:
         prompt_shown: the entries that the system prompt shows, as id ranges by tape.
         foreign: the shown entries with foreign words.
         texts: returns the shown texts, to search for addresses and words.
+        strategy_failure: the failed strategy that `window` replaced, if any.
     """
 
     request: ModelRequest
@@ -134,6 +142,7 @@ class ComposedRequest:
     prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     foreign: ForeignWords = field(default_factory=ForeignWords)
     texts: Callable[[], ShownTexts] = ShownTexts
+    strategy_failure: StrategyFailure | None = None
 
     def shown(self, tape: str) -> list[Sequence[object]]:
         """Return the entries that the model sees: id ranges of this tape, then pairs of another tape and id ranges."""
@@ -141,6 +150,20 @@ class ComposedRequest:
         others = [name for name in self.prompt_shown if name != tape]
         spans = [list(span) for span in spans_of(own)]
         return [*spans, *[[name, [list(span) for span in self.prompt_shown[name]]] for name in sorted(others)]]
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestPlan:
+    """Everything of a request except its messages; see `ComposedRequest`."""
+
+    model: Model
+    tools: tuple[ToolSpec, ...]
+    system: str
+    prompt_shown: Mapping[str, Sequence[Span]]
+    foreign: ForeignWords
+    selector: str
+    style: MessageStyle
+    budget: int | None
 
 
 class RequestComposer:
@@ -167,6 +190,83 @@ class RequestComposer:
         Args:
             budget: estimated tokens for the messages; None: derived from the size of the model's context.
         """
+        plan = await self._plan(turn, budget)
+        foreign, prompt_shown, failure = plan.foreign, plan.prompt_shown, None
+        selector = plan.selector
+        prepared = turn.find_metadata(TurnPreparation)
+        if prepared is not None and prepared.failure is not None and prepared.failure.selector == selector:
+            failure, selector = prepared.failure, "window"
+        try:
+            view, context, answers = await self._read(turn, selector, plan.style, plan.budget)
+        except (ConfigError, AnchorNotFound) as error:  # a package's strategy must not end a turn (T12)
+            if self._settings.strategies.is_own(selector):
+                raise
+            self._settings.on_strategy_failure(selector, error)
+            failure = describe_failure(selector, error)
+            view, context, answers = await self._read(turn, "window", plan.style, plan.budget)
+        ids = context.ids
+        foreign = await _find_foreign(turn.tape, answers, ids, foreign)
+        if context.rests_on:
+            prompt_shown = _add_elsewhere(prompt_shown, answers, context.rests_on)
+        request = ModelRequest(plan.system, context.messages, plan.tools, self._settings.parameters, context.texts)
+        request = await embed_images(request, turn.tape.get_blob)
+        is_compacting = view.strategy.is_compacting
+        head = await turn.tape.head()
+        # Do not bind the turn: it holds this, and must not be part of a cycle.
+        texts = partial(self._read_texts, turn.tape.name, answers, ids, turn.root.message_ids)
+        return ComposedRequest(
+            request,
+            plan.model,
+            context,
+            view.as_json(),
+            head,
+            ids,
+            is_compacting,
+            prompt_shown,
+            foreign,
+            texts,
+            failure,
+        )
+
+    async def prepare(self, turn: Turn) -> None:
+        """Let the strategy of a turn prepare the context of the messages that it answers now, once for these messages.
+
+        A failure is reported, and the turn goes on with `window`.
+        """
+        answered = tuple(turn.message_ids)
+        state = turn.find_metadata(TurnPreparation)
+        if turn.is_subtask or not answered or (state is not None and state.answered == answered):
+            return
+        model = await self._models(turn)
+        selector = await self._choose_selector(turn, model.traits)
+        try:
+            strategy = self._settings.strategies.find(selector)
+        except ConfigError:  # `compose` reports it
+            return
+        if strategy.prepare is None:
+            return
+        state = turn.metadata[TurnPreparation] = TurnPreparation(answered)
+        try:
+            source = await self._read_for_preparation(turn, selector)
+            if any(each.messages == answered for each in source.source.find_prepared(strategy.name)):
+                return  # an interrupted attempt has prepared it
+            limit = self._settings.prepare_seconds
+            state.denial = await run_preparation(turn, strategy, source, self._settings.sources, limit)
+        except (ConfigError, AnchorNotFound) as error:
+            state.failure = describe_failure(selector, error)
+            state.denial = error.denial if isinstance(error, StrategyFailed) else None
+            self._settings.on_strategy_failure(selector, error)
+
+    async def _read_for_preparation(self, turn: Turn, selector: str) -> PreparationInput:
+        plan = await self._plan(turn)
+        view, answers = await self._fetch(turn, selector, plan.style, plan.budget)
+        source, _ = view.read_input(answers)
+        asked = TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))
+        answered = (await turn.tape.fetch([asked]))[0]
+        return PreparationInput(turn.tape.name, source, answered, turn.now(), turn.zone)
+
+    async def _plan(self, turn: Turn, budget: int | None = None) -> _RequestPlan:
+        """Choose everything of the next request except its messages; `budget` as in `compose`."""
         model = await self._models(turn)
         traits = model.traits
         # All requests in a window have the same list of tools; a sub-task may have its own list.
@@ -183,24 +283,7 @@ class RequestComposer:
         )
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
-        try:
-            view, context, answers = await self._read(turn, selector, style, budget)
-        except (ConfigError, AnchorNotFound) as error:  # a package's strategy must not end a turn (T12)
-            if self._settings.strategies.is_own(selector):
-                raise
-            self._settings.on_strategy_failure(selector, error)
-            view, context, answers = await self._read(turn, "window", style, budget)
-        ids = context.ids
-        foreign = await _find_foreign(turn.tape, answers, ids, foreign)
-        request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
-        request = await embed_images(request, turn.tape.get_blob)
-        is_compacting = view.strategy.is_compacting
-        head = await turn.tape.head()
-        # Do not bind the turn: it holds this, and must not be part of a cycle.
-        texts = partial(self._read_texts, turn.tape.name, answers, ids, turn.root.message_ids)
-        return ComposedRequest(
-            request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, texts
-        )
+        return _RequestPlan(model, tools, system, prompt_shown, foreign, selector, style, budget)
 
     async def _read(
         self, turn: Turn, selector: str, style: MessageStyle, budget: int | None
@@ -211,6 +294,13 @@ class RequestComposer:
             ConfigError: the strategy cannot be loaded, or fails.
             AnchorNotFound: the tape has no such part.
         """
+        view, answers = await self._fetch(turn, selector, style, budget)
+        return view, view.fold(answers), answers
+
+    async def _fetch(
+        self, turn: Turn, selector: str, style: MessageStyle, budget: int | None
+    ) -> tuple[ContextView, list[Sequence[TapeEntry]]]:
+        """Fetch what the strategy needs for the next request. Raise the errors of `_read`."""
         view = ContextView(
             selector,
             style,
@@ -221,7 +311,7 @@ class RequestComposer:
             strategies=self._settings.strategies,
         )
         view = await narrow_view(turn.tape, view)
-        return view, *await read_context(turn.tape, view)
+        return view, await _fetch_view(turn.tape, view)
 
     async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
         """Build the request of a recorded answering step with the current prompt, tools and messages.
@@ -331,6 +421,18 @@ async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
         limit *= PAGE_GROWTH
 
 
+def _add_elsewhere(
+    prompt: Mapping[str, Sequence[Span]], answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int]
+) -> Mapping[str, Sequence[Span]]:
+    """Add the entries of granted tapes on which prepared entries rest."""
+    rested, shown = {*ids}, dict(prompt)
+    for entry in [entry for part in answers for entry in part if entry.id in rested]:
+        prepared = ContextPrepared.try_of(entry) if entry.name in ContextPrepared.EVENTS else None
+        for tape, spans in prepared.elsewhere if prepared is not None else ():
+            shown[tape] = union([*shown.get(tape, ()), *spans])
+    return shown
+
+
 async def _add_section(tape: TapeHandle, foreign: ForeignWords, section: PromptText) -> ForeignWords:
     """Add the foreign entries that a section of the system prompt shows."""
     if section.foreign is not None:
@@ -366,10 +468,15 @@ async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Seque
 
 async def read_context(tape: TapeHandle, view: ContextView) -> tuple[ModelContext, Sequence[Sequence[TapeEntry]]]:
     """Read the context and the strategy's further queries; return it with all answers."""
+    answers = await _fetch_view(tape, view)
+    return view.fold(answers), answers
+
+
+async def _fetch_view(tape: TapeHandle, view: ContextView) -> list[Sequence[TapeEntry]]:
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
-    return view.fold(answers), answers
+    return answers
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:

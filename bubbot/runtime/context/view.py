@@ -31,6 +31,7 @@ from bubbot.runtime.context.strategy import (
 from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.events import ContextPrepared
 from bubbot.tape.handle import CORRECTION, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, Span, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
@@ -149,9 +150,10 @@ class ContextView:
             part = IdRanges(self.spans)
         elif self.fork and part == Window():
             part = Window(self.fork)
+        prepared = () if strategy.prepare is None else ContextPrepared.EVENTS
         return (
             TapeQuery(tape, OpeningAnchor(self.fork), missing="empty"),
-            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, *strategy.events)),
+            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, *strategy.events, *prepared)),
         )
 
     def newest_query(self, tape: str, limit: int) -> TapeQuery:
@@ -186,13 +188,18 @@ class ContextView:
                     unread.append(number)
         return unread
 
-    def fold(self, answers: QueryAnswers) -> ModelContext:
-        """Build the context from the answers to the first queries, followed by those to the further ones."""
+    def read_input(self, answers: QueryAnswers) -> tuple[ContextInput, Sequence[TapeEntry]]:
+        """Build the strategy's input from the answers to all queries; return it with the answered messages that it lacks."""
         opening, entries, *further = answers
         unread = further.pop(0) if further and self._find_unread(entries) else ()
         if [True for entry in entries if "fork" in entry.meta]:  # rare: entries of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
-        source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
+        return ContextInput(self._opening(opening), entries, self.style, self.budget, further), unread
+
+    def fold(self, answers: QueryAnswers) -> ModelContext:
+        """Build the context from the answers to the first queries, followed by those to the further ones."""
+        source, unread = self.read_input(answers)
+        entries = source.entries
         context = self.strategy.fold(source)
         messages = context.context_messages
         if self.is_repaired:
@@ -203,7 +210,7 @@ class ContextView:
             messages = repair_messages(messages, self.style)
         if self.ends_with_user:
             messages = ensure_user_last(messages)
-        return context if messages is context.context_messages else ModelContext(messages, context.facts)
+        return context if messages is context.context_messages else replace(context, context_messages=messages)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
         if not opening or not is_in_context(opening[0]):
