@@ -3,6 +3,7 @@
 BubbotError
 ├── ConfigError                a setting, an option or a home folder that cannot be used
 │   ├── UsageError             a command line that cannot be understood
+│   ├── StrategyFailed         the code of an installed context strategy failed
 │   ├── AddressUnavailable     an address that cannot be listened on now, and may be later
 │   └── HomeLocked             another process writes to this home
 ├── TapeError
@@ -88,11 +89,17 @@ class UsageError(ConfigError):
 
 
 class StrategyFailed(ConfigError):
-    """The code of an installed context strategy raised, or returned what no request can be made of; `problem` says which."""
+    """The code of an installed context strategy raised, took too long, or returned what no request can be made of.
+
+    Attributes:
+        problem: which of these.
+        denial: the refusal of a budget or a rate that it met, if any.
+    """
 
     kind = "strategy_failed"
     strategy: str = ""
     problem: str = ""
+    denial: ModelCallDenied | None = None
 
     def __init__(self, strategy: str, problem: str) -> None:
         super().__init__(f"The installed context strategy {strategy} failed: {problem}.")

@@ -49,18 +49,20 @@ from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_instal
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.memory import InstalledMemory
-from bubbot.ports.model import Model
+from bubbot.ports.model import Model, ModelTraits
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.attachments import TakesAttachments
 from bubbot.runtime.compose import ComposedRequest, Recompose
+from bubbot.runtime.context.ports import MemoryText, StrategySources
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.provenance import most_foreign
 from bubbot.tape.references import ReferenceRegistry, declared_references
 from bubbot.tool import Tool
 
@@ -204,6 +206,19 @@ class BotFeatures:
         self.choose_selector = strategies_feature.choice.chosen if "strategies" in names else None
         lasting = find_parts("feature", "create_lasting")
         self._lasting |= {name: create(kernel, settings) for name, create in lasting if name in names}
+
+    @property
+    def strategy_sources(self) -> StrategySources:
+        """What the ports of context strategies reach."""
+        return StrategySources(self._read_memory, self._kernel.read_session)
+
+    async def _read_memory(self, turn: Turn) -> MemoryText:
+        """Return the `<memory>` block that the chat of a turn is shown."""
+        if self.memory is None:
+            return MemoryText()
+        size = self.memory.context_tokens.get(turn.session)
+        block = await self.memory.build_block(turn, ModelTraits(context_tokens=size))
+        return MemoryText(block.text, most_foreign(*[source for _, source in block.foreign or ()]))
 
     def list_tools(self) -> Sequence[Tool]:
         """Return all tools under the current settings; none while the bot is being built."""

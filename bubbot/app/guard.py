@@ -20,6 +20,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.concurrency import is_being_cancelled
 from bubbot.errors import (
     BubbotError,
@@ -37,16 +38,27 @@ from bubbot.ports.health import FeatureProblem, MetricSpec
 from bubbot.ports.model import ModelReply, ModelTraits
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome, TurnSource
 from bubbot.runtime.compose import PromptSection, PromptText
+from bubbot.runtime.context.ports import StrategyPorts
 from bubbot.runtime.context.selectors import ContextMessage
-from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
+from bubbot.runtime.context.strategy import (
+    ContextInput,
+    ContextStrategy,
+    ModelContext,
+    PreparationInput,
+    PrepareContext,
+)
 from bubbot.shell_command import Command
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
+from bubbot.tape.events import ContextPrepared
+from bubbot.tape.fact import Fact
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import Slice, TapeQuery
 from bubbot.tool import RerunModel, Tool, Toolbox
 
 log = logging.getLogger(__name__)
 
+_SHARED_EVENTS = ("context/cut", "context/recalled")
+"""Events of bubbot's strategies that a strategy made of one of these writes, too."""
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 T = TypeVar("T")
@@ -452,6 +464,9 @@ def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
     context.
     """
 
+    own_names = [name for name in strategy.events if name not in OWN_REFERENCES.events]
+    made = {*own_names, *ContextPrepared.EVENTS}
+
     def guard(hook: str, call: Callable[..., T], check: Callable[..., str]) -> Callable[..., T]:
         def guarded(*arguments: Any) -> T:
             try:
@@ -470,7 +485,8 @@ def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
             context: object = fold(source)
             if not isinstance(context, ModelContext):
                 raise TypeError(f"it returned a {type(context).__name__}")
-            return ModelContext(tuple(context.context_messages), tuple(context.facts))
+            own = [entry.id for entry in source.entries if entry.kind == Kind.EVENT and entry.name in made]
+            return ModelContext(tuple(context.context_messages), tuple(context.facts), tuple(own))
 
         return guard("fold", build, _find_fault)
 
@@ -490,7 +506,31 @@ def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
         earlier={version: fold_safely(fold) for version, fold in strategy.earlier.items()},
         part=guard("part", strategy.part, check_part),
         find_further=guard("find_further", list_further, check_further),
+        prepare=None if strategy.prepare is None else partial(_prepare, strategy.name, strategy.prepare),
     )
+
+
+async def _prepare(
+    name: str, prepare: PrepareContext, ports: StrategyPorts, source: PreparationInput
+) -> Sequence[TapeEntry | Fact]:
+    """Let a package's strategy prepare. Raise `StrategyFailed` if it returns an event that only bubbot may write."""
+    found: object = await prepare(ports, source)
+    facts: Sequence[Any] = found if isinstance(found, (list, tuple)) else ()
+    if event := _find_foreign_name(facts):
+        raise StrategyFailed(name, f"prepare: it returned an event {event}, which is bubbot's own")
+    if not isinstance(found, (list, tuple)):
+        raise TypeError(f"it returned a {type(found).__name__}, not a list of facts")
+    return facts
+
+
+def _find_foreign_name(facts: Sequence[object]) -> str:
+    """Return the name of the first event that only bubbot may write; empty if there is none."""
+    names = [
+        fact.EVENTS[0] if isinstance(fact, Fact) and fact.EVENTS else fact.name if isinstance(fact, TapeEntry) else None
+        for fact in facts
+    ]
+    allowed = {*ContextPrepared.EVENTS, *_SHARED_EVENTS}
+    return next((name for name in names if name in OWN_REFERENCES.events and name not in allowed), None) or ""
 
 
 def _find_fault(context: ModelContext, source: ContextInput) -> str:
@@ -508,7 +548,8 @@ def _find_fault(context: ModelContext, source: ContextInput) -> str:
     facts: Sequence[object] = context.facts
     if not all(isinstance(fact, TapeEntry) and fact.kind == Kind.EVENT for fact in facts):
         return "it returned a fact that is no event"
-    return ""
+    name = _find_foreign_name(facts)
+    return f"it returned an event {name}, which is bubbot's own" if name else ""
 
 
 def _find_unknown(ids: object, known: set[int]) -> str:

@@ -127,8 +127,9 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
 
 
 def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFeatures) -> ContextPolicy:
+    section = settings.section(ContextSettings)
     return ContextPolicy(
-        settings.section(ContextSettings).selector,
+        section.selector,
         PromptSettings(settings.bot.name, settings.bot.read_persona()),
         sections=[section for feature in features for section in feature.prompt if not isinstance(section, str)],
         rules=[rule for feature in features for rule in feature.prompt if isinstance(rule, str)],
@@ -136,6 +137,8 @@ def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFe
         strategies=host.strategies,
         on_strategy_failure=host.problems.record_strategy,
         choices=[host.choose_selector] if host.choose_selector else [],
+        sources=host.strategy_sources,
+        prepare_seconds=section.timeout,
         find_heads=host.find_heads,
     )
 

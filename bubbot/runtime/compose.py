@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound
+from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound, StrategyFailed
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import EntryRef, Turn
@@ -22,15 +22,18 @@ from bubbot.runtime.context.attachments import (
     join_text_parts,
 )
 from bubbot.runtime.context.evidence import OWN_TAPE, Evidence, find_sessions, read_evidence
+from bubbot.runtime.context.ports import StrategySources
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext, PreparationInput
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
 from bubbot.runtime.context.view import CONTEXT_VERSION, ContextView, records_view
+from bubbot.runtime.preparation import PREPARE_SECONDS, TurnPreparation, describe_failure, run_preparation
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.runtime.request_rules import apply_rules
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.runtime.turns import find_fit
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
+from bubbot.tape.events import ContextPrepared, StrategyFailure
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
@@ -102,6 +105,8 @@ class ContextPolicy:
         strategies: the strategies that a selector may name.
         choices: return a chat's own choice; the first answer replaces the selector.
         on_strategy_failure: called with the selector if a package's strategy fails; `window` replaces it.
+        sources: what the ports of a strategy reach.
+        prepare_seconds: the time limit of a strategy's preparation.
         find_heads: returns how far other tapes may be read that evidence quotes.
     """
 
@@ -115,6 +120,8 @@ class ContextPolicy:
     strategies: ContextStrategies = KERNEL_STRATEGIES
     choices: Sequence[ChooseSelector] = ()
     on_strategy_failure: Callable[[str, BubbotError], None] = log_strategy_failure
+    sources: StrategySources = StrategySources()  # noqa: RUF009 - frozen
+    prepare_seconds: float = PREPARE_SECONDS
     find_heads: FindHeads = find_no_heads
 
 
@@ -133,6 +140,7 @@ class ComposedRequest:
             id ranges by tape.
         foreign: the shown entries with foreign words.
         texts: returns the shown texts, to search for addresses and words.
+        strategy_failure: the failed strategy that `window` replaced, if any.
     """
 
     request: ModelRequest
@@ -145,6 +153,7 @@ class ComposedRequest:
     prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     foreign: ForeignWords = field(default_factory=ForeignWords)
     texts: Callable[[], ShownTexts] = ShownTexts
+    strategy_failure: StrategyFailure | None = None
 
     def shown(self, tape: str) -> list[Sequence[object]]:
         """Return the entries that the model sees: id ranges of this tape, then pairs of another tape and id ranges."""
@@ -152,6 +161,20 @@ class ComposedRequest:
         others = [name for name in self.prompt_shown if name != tape]
         spans = [list(span) for span in spans_of(own)]
         return [*spans, *[[name, [list(span) for span in self.prompt_shown[name]]] for name in sorted(others)]]
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestPlan:
+    """Everything of a request except its messages; see `ComposedRequest`."""
+
+    model: Model
+    tools: tuple[ToolSpec, ...]
+    system: str
+    prompt_shown: Mapping[str, Sequence[Span]]
+    foreign: ForeignWords
+    selector: str
+    style: MessageStyle
+    budget: int | None
 
 
 class RequestComposer:
@@ -178,6 +201,88 @@ class RequestComposer:
         Args:
             budget: estimated tokens for the messages; None: derived from the size of the model's context.
         """
+        plan = await self._plan(turn, budget)
+        foreign, prompt_shown, failure = plan.foreign, plan.prompt_shown, None
+        selector = plan.selector
+        prepared = turn.find_metadata(TurnPreparation)
+        if prepared is not None and prepared.failure is not None and prepared.failure.selector == selector:
+            failure, selector = prepared.failure, "window"
+        try:
+            read = await self._read(turn, selector, plan.style, plan.budget)
+            context = read.fold()
+        except (ConfigError, AnchorNotFound) as error:  # a package's strategy must not end a turn (T12)
+            if self._settings.strategies.is_own(selector):
+                raise
+            self._settings.on_strategy_failure(selector, error)
+            failure = describe_failure(selector, error)
+            read = await self._read(turn, "window", plan.style, plan.budget)
+            context = read.fold()
+        view, answers = read.view, [*read.answers, read.evidence.own_entries]
+        quoted = read.evidence.shown_with(context.ids)
+        ids = sorted({*context.ids, *ids_of(quoted.pop(OWN_TAPE, ()), 0)})
+        foreign = await _find_foreign(turn.tape, answers, ids, foreign)
+        for name, spans in quoted.items():
+            foreign = foreign.add(name, read.evidence.shown_entries(name, spans))
+        prompt_shown = _add_elsewhere(prompt_shown, [*quoted.items(), *_find_copied(answers, ids)])
+        request = ModelRequest(plan.system, context.messages, plan.tools, self._settings.parameters, context.texts)
+        request = await embed_images(request, turn.tape.get_blob)
+        is_compacting = view.strategy.is_compacting
+        head = await turn.tape.head()
+        # Do not bind the turn: it holds this, and must not be part of a cycle.
+        texts = partial(self._read_texts, turn.tape.name, answers, ids, turn.root.message_ids)
+        return ComposedRequest(
+            request,
+            plan.model,
+            context,
+            view.as_json(),
+            head,
+            ids,
+            is_compacting,
+            prompt_shown,
+            foreign,
+            texts,
+            failure,
+        )
+
+    async def prepare(self, turn: Turn) -> None:
+        """Let the strategy of a turn prepare the context of the messages that it answers now, once for these messages.
+
+        A failure is reported, and the turn goes on with `window`.
+        """
+        answered = tuple(turn.message_ids)
+        state = turn.find_metadata(TurnPreparation)
+        if turn.is_subtask or not answered or (state is not None and state.answered == answered):
+            return
+        model = await self._models(turn)
+        selector = await self._choose_selector(turn, model.traits)
+        try:
+            strategy = self._settings.strategies.find(selector)
+        except ConfigError:  # `compose` reports it
+            return
+        if strategy.prepare is None:
+            return
+        state = turn.metadata[TurnPreparation] = TurnPreparation(answered)
+        try:
+            source = await self._read_for_preparation(turn, selector)
+            if any(each.messages == answered for each in source.source.find_prepared(strategy.name)):
+                return  # an interrupted attempt has prepared it
+            limit = self._settings.prepare_seconds
+            state.denial = await run_preparation(turn, strategy, source, self._settings.sources, limit)
+        except (ConfigError, AnchorNotFound) as error:
+            state.failure = describe_failure(selector, error)
+            state.denial = error.denial if isinstance(error, StrategyFailed) else None
+            self._settings.on_strategy_failure(selector, error)
+
+    async def _read_for_preparation(self, turn: Turn, selector: str) -> PreparationInput:
+        plan = await self._plan(turn)
+        read = await self._read(turn, selector, plan.style, plan.budget)
+        source, _ = read.view.read_input(read.answers, read.evidence)
+        asked = TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))
+        answered = (await turn.tape.fetch([asked]))[0]
+        return PreparationInput(turn.tape.name, source, answered, turn.now(), turn.zone)
+
+    async def _plan(self, turn: Turn, budget: int | None = None) -> _RequestPlan:
+        """Choose everything of the next request except its messages; `budget` as in `compose`."""
         model = await self._models(turn)
         traits = model.traits
         # All requests in a window have the same list of tools; a sub-task may have its own list.
@@ -194,34 +299,10 @@ class RequestComposer:
         )
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
-        try:
-            read = await self._read(turn, selector, style, budget)
-        except (ConfigError, AnchorNotFound) as error:  # a package's strategy must not end a turn (T12)
-            if self._settings.strategies.is_own(selector):
-                raise
-            self._settings.on_strategy_failure(selector, error)
-            read = await self._read(turn, "window", style, budget)
-        view, context, answers = read.view, read.context, [*read.answers, read.evidence.own_entries]
-        quoted = read.evidence.shown_with(context.ids)
-        ids = sorted({*context.ids, *ids_of(quoted.pop(OWN_TAPE, ()), 0)})
-        foreign = await _find_foreign(turn.tape, answers, ids, foreign)
-        for name, spans in quoted.items():
-            foreign = foreign.add(name, read.evidence.shown_entries(name, spans))
-            prompt_shown = {**prompt_shown, name: union([*prompt_shown.get(name, ()), *spans])}
-        for name, copied in _find_copied(answers, ids):
-            prompt_shown = {**prompt_shown, name: union([*prompt_shown.get(name, ()), *copied])}
-        request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
-        request = await embed_images(request, turn.tape.get_blob)
-        is_compacting = view.strategy.is_compacting
-        head = await turn.tape.head()
-        # Do not bind the turn: it holds this, and must not be part of a cycle.
-        texts = partial(self._read_texts, turn.tape.name, answers, ids, turn.root.message_ids)
-        return ComposedRequest(
-            request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, texts
-        )
+        return _RequestPlan(model, tools, system, prompt_shown, foreign, selector, style, budget)
 
     async def _read(self, turn: Turn, selector: str, style: MessageStyle, budget: int | None) -> ContextReading:
-        """Read the context of the next request.
+        """Read what the context of the next request is built from.
 
         Raises:
             ConfigError: the strategy cannot be loaded, or fails.
@@ -260,7 +341,7 @@ class RequestComposer:
         view = ContextView.from_json({**step["view"], **current}, strategies)
         traits = ModelTraits(short_prompt=not view.style.bootstrap, tools=view.style.tools)
         system, shown, _ = await self._system(turn, traits)
-        context = (await read_context(turn.tape, await narrow_view(turn.tape, view))).context
+        context = (await read_context(turn.tape, await narrow_view(turn.tape, view))).fold()
         tools = self._specs(None) if traits.tools else ()
         return ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts), shown
 
@@ -347,6 +428,25 @@ async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
         limit *= PAGE_GROWTH
 
 
+def _find_copied(answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int]) -> list[tuple[str, Sequence[Span]]]:
+    """Find the entries of other tapes whose words shown entries copy, or on which prepared ones rest."""
+    shown, found = {*ids}, list[tuple[str, Sequence[Span]]]()
+    for entry in [entry for part in answers for entry in part if entry.id in shown]:
+        prepared = ContextPrepared.try_of(entry) if entry.name in ContextPrepared.EVENTS else None
+        found += [*entry.meta.get("sources", ()), *(prepared.elsewhere if prepared is not None else ())]
+    return found
+
+
+def _add_elsewhere(
+    shown: Mapping[str, Sequence[Span]], further: Iterable[tuple[str, Sequence[Span]]]
+) -> Mapping[str, Sequence[Span]]:
+    """Add id ranges of other tapes to those that are shown."""
+    result = dict(shown)
+    for tape, spans in further:
+        result[tape] = union([*result.get(tape, ()), *spans])
+    return result
+
+
 async def _add_section(tape: TapeHandle, foreign: ForeignWords, section: PromptText) -> ForeignWords:
     """Add the foreign entries that a section of the system prompt shows."""
     if section.foreign is not None:
@@ -382,18 +482,21 @@ async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Seque
 
 @dataclass(frozen=True, slots=True)
 class ContextReading:
-    """A context and what it was read from.
+    """What a context is built from.
 
     Attributes:
-        view: the view that built it, with the heads of other tapes.
+        view: the view that builds it, with the heads of other tapes.
         answers: the entries of the tape that were read.
         evidence: what is quoted beside messages.
     """
 
     view: ContextView
-    context: ModelContext
     answers: Sequence[Sequence[TapeEntry]]
     evidence: Evidence
+
+    def fold(self) -> ModelContext:
+        """Build the context. Raise `ConfigError` if the strategy fails."""
+        return self.view.fold(self.answers, self.evidence)
 
 
 async def read_context(
@@ -401,7 +504,7 @@ async def read_context(
     view: ContextView,
     find_heads: Callable[[Mapping[str, str]], Awaitable[Mapping[str, int]]] | None = None,
 ) -> ContextReading:
-    """Read the context, the evidence in it and the strategy's further queries.
+    """Read what a context is built from: the part of the tape, the evidence in it and the strategy's further queries.
 
     Args:
         find_heads: returns how far other tapes may be read now, by the sessions of the tapes; None: as far as the view says.
@@ -413,13 +516,7 @@ async def read_context(
     evidence = await read_evidence(tape, facts, view.heads)
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
-    return ContextReading(view, view.fold(answers, evidence), answers, evidence)
-
-
-def _find_copied(answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int]) -> list[tuple[str, Sequence[Span]]]:
-    """Find the entries of other tapes whose words shown entries copy, as the `sources` in their meta name them."""
-    copies = {entry.id: entry.meta["sources"] for part in answers for entry in part if "sources" in entry.meta}
-    return [(tape, spans) for each in ids if each in copies for tape, spans in copies[each]]
+    return ContextReading(view, answers, evidence)
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
@@ -487,7 +584,7 @@ async def rebuild_request(
         return {name: view.heads.get(name, 0) if now.get(name) else 0 for name in sessions}
 
     try:
-        context = (await read_context(recorded, await narrow_view(recorded, view), limit_heads)).context
+        context = (await read_context(recorded, await narrow_view(recorded, view), limit_heads)).fold()
     except AnchorNotFound as error:
         raise EntryNotFound(f"the window of this step is not on the tape: {error}") from error
     return ModelRequest(system, context.messages, specs, step["parameters"], context.texts)

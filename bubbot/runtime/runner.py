@@ -11,9 +11,13 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import structs
+
 from bubbot.errors import (
+    BubbotError,
     EntryNotFound,
     FeatureFailed,
+    ModelCallDenied,
     ModelEmptyAnswer,
     ModelError,
     ModelOverflow,
@@ -53,6 +57,7 @@ from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.effects import runs_again
 from bubbot.runtime.fitting import COUNT_TIMEOUT, RequestFitter, check_count, count_tokens
 from bubbot.runtime.lessons import ModelLessons
+from bubbot.runtime.preparation import TurnPreparation
 from bubbot.runtime.quiet import QuietText
 from bubbot.runtime.shown import ForeignWords
 from bubbot.runtime.thoughts import lacks_opening
@@ -155,6 +160,7 @@ class ModelRunner:
         for step in range(1, max_steps + 1):
             if step > 1:
                 await turn.join(turn)
+            await self._composer.prepare(turn)
             fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed
             self._note_shown(turn, composed)
@@ -176,6 +182,7 @@ class ModelRunner:
                 facts["status"] = "auto_handoff" if can_retry else "error"
                 await turn.tape.append([make.event(STEP_EVENT, facts)])
                 if not can_retry or not isinstance(error, ModelOverflow):
+                    _restore_notice(turn, error)
                     raise
                 overflowed = True
                 await _open_overflow_window(turn, error)
@@ -503,7 +510,7 @@ class ModelRunner:
         self, composed: ComposedRequest, digests: _StoredDigests, step: int, tape: str
     ) -> dict[str, Any]:
         """Collect everything needed to rebuild the request byte for byte."""
-        return {
+        facts: dict[str, Any] = {
             "step": step,
             "model": composed.model.name,
             "view": composed.view,
@@ -514,10 +521,20 @@ class ModelRunner:
             "tools": digests.tools,
             "parameters": composed.request.parameters,
             "request": composed.request.digest(),
-        } | _foreign_facts(composed.foreign)
+        }
+        if composed.strategy_failure is not None:
+            facts["strategy_failure"] = structs.asdict(composed.strategy_failure)
+        return facts | _foreign_facts(composed.foreign)
 
     def _elapsed_ms(self, started: float) -> int:
         return round((self._elapsed() - started) * 1000)
+
+
+def _restore_notice(turn: Turn, error: BubbotError) -> None:
+    """Give people the notice of a refusal that only the turn's context strategy has got."""
+    state = turn.find_metadata(TurnPreparation)
+    if isinstance(error, ModelCallDenied) and not error.notice and state is not None and state.denial is not None:
+        error.notice = state.denial.notice
 
 
 class AttemptRecorder:

@@ -13,7 +13,15 @@ from bubbot.ports.model import ToolCall
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, objects_of, text_field
-from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_ENDS, TURN_INTERRUPTED, TURN_START, TurnEnd
+from bubbot.tape.events import (
+    STEP_EVENT,
+    TURN_END,
+    TURN_ENDS,
+    TURN_INTERRUPTED,
+    TURN_START,
+    StrategyFailure,
+    TurnEnd,
+)
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
@@ -208,6 +216,14 @@ class StepRecord:
         from.
         """
         return tuple(objects_of(find_fit(self.data).get("rules")))
+
+    @property
+    def strategy_failure(self) -> StrategyFailure | None:
+        """The context strategy that failed, so that `window` built the request; None if none did."""
+        failure = self.data.get("strategy_failure")
+        if not isinstance(failure, Mapping):
+            return None
+        return StrategyFailure(text_field(failure, "selector"), text_field(failure, "problem"))
 
     @property
     def failed_attempts(self) -> tuple[JsonObject, ...]:

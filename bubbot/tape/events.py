@@ -138,6 +138,7 @@ class LoopStep(Fact, kw_only=True):
     parameters: JsonObject | UnsetType = UNSET
     request: str | UnsetType = UNSET
     elapsed_ms: int | UnsetType = UNSET
+    strategy_failure: StrategyFailure | UnsetType = UNSET
     count: JsonObject | UnsetType = UNSET
     answered: str | UnsetType = UNSET
     finish: str | UnsetType = UNSET
@@ -183,6 +184,34 @@ class EvidenceQuoted(Fact):
     def to_entry(self, name: str = "", /, *, key: str | None = None, **meta: Any) -> TapeEntry:
         """Make the entry to append, as the bot's own whoever speaks in the turn: it holds no words of people."""
         return super().to_entry(name, key=key, **{PROVENANCE: str(Source.OWN), **meta})
+
+
+class StrategyFailure(Struct, frozen=True):
+    """A context strategy that failed, so that `window` built the request; `problem` is one line."""
+
+    selector: str
+    problem: str
+
+
+class ContextPrepared(Fact, kw_only=True):
+    """A context strategy prepared what its requests show. bubbot sets `strategy`, `version`, `messages` and `elsewhere`.
+
+    Attributes:
+        data: the strategy's own, such as a text; it names no entries.
+        entries: the entries of this tape that it rests on.
+        strategy: its name.
+        version: its version.
+        messages: the messages that were to be answered.
+        elsewhere: the entries of granted tapes that were read for it.
+    """
+
+    EVENTS = ("context/prepared",)
+    data: JsonObject
+    entries: Annotated[tuple[tuple[int, int], ...], Reference.SPANS] = ()
+    strategy: str = ""
+    version: int = 0
+    messages: tuple[EntryId, ...] = ()
+    elsewhere: Annotated[tuple[tuple[str, tuple[tuple[int, int], ...]], ...], Reference.TAPE_SPANS] = ()
 
 
 class EffectBegin(Fact):
@@ -356,6 +385,7 @@ KERNEL_FACTS = (
     MessageReaction,
     LoopStep,
     EvidenceQuoted,
+    ContextPrepared,
     EffectBegin,
     EffectEnd,
     EntryVouched,

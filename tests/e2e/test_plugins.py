@@ -29,6 +29,28 @@ def newest(source):
 
 STRATEGY = ContextStrategy("newest", newest, version=7)
 """
+BRIEF = """
+from bubbot.runtime.context.selectors import ContextMessage, select_messages
+from bubbot.runtime.context.strategy import ContextStrategy, ModelContext
+from bubbot.tape.events import ContextPrepared
+
+async def prepare(ports, source):
+    {prepare}
+
+def show(source):
+    newest = select_messages(source.entries, source.style)[-1:]
+    prepared = source.find_prepared("brief")
+    if not prepared:
+        return ModelContext(newest)
+    return ModelContext((ContextMessage({{"role": "assistant", "content": prepared[-1].data["text"]}}, ()), *newest))
+
+STRATEGY = ContextStrategy("brief", show, prepare=prepare)
+"""
+ASKS = """
+    said = " ".join(entry.payload["content"] for entry in source.answered)
+    text = await ports.ask_model([{"role": "user", "content": "condense " + said}], "condense")
+    return [ContextPrepared(data={"text": text})]
+"""
 STORE = """
 from copied_inmemory import InMemoryStore
 
@@ -384,6 +406,59 @@ class TestContextStrategy:
         typo = run(home, "chat", env={**newest, "BUBBOT_CONTEXT__SELECTOR": "newst"})
         assert "did you mean 'newest'?" in sentence(typo)
         assert "must be one of auto, window" in sentence(run(home, "chat", env={"BUBBOT_CONTEXT__SELECTOR": "newest"}))
+
+
+class TestPreparingStrategy:
+    """A strategy that asks the model, from a package, in a real home."""
+
+    def installed(self, folder: Path, prepare: str) -> Mapping[str, str]:
+        source = BRIEF.format(prepare=prepare.strip())
+        brief = package(folder, "bubbot.context", "brief", "STRATEGY", brief_context=source)
+        return {**brief, "BUBBOT_CONTEXT__SELECTOR": "brief", "BUBBOT_CONTEXT__TIMEOUT": "5"}
+
+    def test_its_requests_are_built_again_without_its_ports(self, home: Path, tmp_path: Path) -> None:
+        answers = said(home, "hello", env=self.installed(tmp_path / "one", ASKS))
+        assert answers == ["You said: hello"]
+        steps = [entry for entry in entries(home) if "loop.step" in str(entry["payload"])]
+        assert [entry["payload"]["data"].get("purpose") for entry in steps] == ["brief/condense", None]  # type: ignore[index]
+        assert '"text": "You said: condense hello"' in json.dumps(entries(home))
+        without = self.installed(tmp_path / "two", "raise AssertionError")
+        told = said(home, ",why yes", env=without)
+        request = json.loads(next(line for line in told if line.startswith("{")))
+        assert "You said: condense hello" in str(request["messages"])
+        assert "equal to the recorded one" in told[-1]
+        usage = json.loads(run(home, "usage", "--json").stdout)
+        assert usage["total"]["calls"] == 2
+
+    @pytest.mark.parametrize(
+        ("prepare", "problem"),
+        [
+            ("import asyncio; await asyncio.Event().wait()", "prepare: it took longer than 0.2 seconds"),
+            ("raise RuntimeError('boom')", "prepare: RuntimeError: boom"),
+            ("return {'a': 1}", "prepare: TypeError: it returned a dict"),
+            ("await ports.read_granted('telegram:42')", "prepare: stdin:default may not read telegram:42"),
+        ],
+        ids=["hangs", "raises", "garbage", "not granted"],
+    )
+    def test_one_that_fails_is_named_and_the_answer_comes(
+        self, home: Path, tmp_path: Path, prepare: str, problem: str
+    ) -> None:
+        env = {**self.installed(tmp_path, prepare), "BUBBOT_CONTEXT__TIMEOUT": "0.2"}
+        done = run(home, "chat", lines=("one", "two", ",why"), env=env)
+        assert b"Traceback" not in done.stdout + done.stderr
+        answers = done.stdout.decode().splitlines()
+        assert answers[:2] == ["You said: one", "You said: two"]
+        line = next(line for line in answers if "the context strategy brief failed, so window built" in line)
+        assert problem in line
+        assert problem in done.stderr.decode(), "the log names it, too"
+
+    def test_one_over_budget_gives_way_to_the_answer_or_to_the_notice(self, home: Path, tmp_path: Path) -> None:
+        (home / "config.toml").write_text("[budget]\ntokens_day = 200\n")
+        chosen = self.installed(tmp_path, ASKS)
+        assert said(home, "one", env=chosen) == ["You said: one"], "its answer was let over the limit"
+        told, *why = said(home, "two", ",why", env=chosen)
+        assert "budget" in told
+        assert any("context strategy brief failed" in line for line in why)
 
 
 class TestStore:

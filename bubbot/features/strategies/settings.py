@@ -18,6 +18,12 @@ class ContextSettings(SettingsSection):
         le=1,
         description="The share of the room for messages after which the strategy `summary` writes one; 0 for never.",
     )
+    timeout: Number = Field(
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="Seconds that a strategy may prepare the context of a turn, its calls of models included.",
+    )
     recall_tokens: Whole = Field(
         default=800,
         ge=50,

@@ -159,6 +159,8 @@ def _format_step(step: StepRecord, texts: Texts, names: Mapping[str, str]) -> li
     ]
     if rules := step.fit_rules:
         lines.append(texts.say("why_fitted", rules=", ".join([_format_rule(rule) for rule in rules])))
+    if failure := step.strategy_failure:
+        lines.append(texts.say("why_strategy_failed", strategy=failure.selector, problem=failure.problem))
     if step.error and step.error not in [call.get("error") for call in failed]:
         lines.append(f"  {step.error}")
     return lines

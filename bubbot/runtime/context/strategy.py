@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
 from itertools import chain
 from operator import attrgetter
+from typing import TypeAlias
 
 from bubbot.errors import ConfigError
 from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import AUTO_SELECTOR
+from bubbot.runtime.context.ports import StrategyPorts
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, prepend_opening, select_messages
-from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.events import ContextPrepared
+from bubbot.tape.fact import Fact
 from bubbot.tape.query import AfterAnchor, Slice, TapeQuery, WholeTape, Window
 
 _TEXT: Callable[[ContextMessage], bytes] = attrgetter("text")
@@ -25,10 +30,12 @@ class ModelContext:
 
     Attributes:
         facts: the strategy's choice as entries to append with the step, so that later steps keep it.
+        rests_on: entries that the messages are made of besides their own, such as what was prepared; they count as shown.
     """
 
     context_messages: tuple[ContextMessage, ...]
     facts: tuple[TapeEntry, ...] = ()
+    rests_on: tuple[int, ...] = ()
 
     @property
     def messages(self) -> tuple[JsonObject, ...]:
@@ -46,7 +53,7 @@ class ModelContext:
     @property
     def ids(self) -> tuple[int, ...]:
         """The shown entries, ascending."""
-        return tuple(sorted({*chain.from_iterable(map(_IDS, self.context_messages))}))
+        return tuple(sorted({*chain.from_iterable(map(_IDS, self.context_messages)), *self.rests_on}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,35 @@ class ContextInput:
     style: MessageStyle
     budget: int | None
     further: Sequence[Sequence[TapeEntry]] = ()
+
+    def find_prepared(self, strategy: str) -> list[ContextPrepared]:
+        """Return what a strategy has prepared in its part, oldest first. Words in it are not escaped."""
+        events = [entry for entry in self.entries if entry.kind == Kind.EVENT and entry.name in ContextPrepared.EVENTS]
+        found = [ContextPrepared.try_of(entry) for entry in events if not entry.erased]
+        return [prepared for prepared in found if prepared is not None and prepared.strategy == strategy]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationInput:
+    """The input of a preparation.
+
+    Attributes:
+        tape: the name of the chat's tape, for queries.
+        source: what `fold` would get now.
+        answered: the messages to answer, oldest first.
+        now: the current time.
+        zone: the chat's time zone.
+    """
+
+    tape: str
+    source: ContextInput
+    answered: Sequence[TapeEntry]
+    now: datetime
+    zone: tzinfo
+
+
+PrepareContext: TypeAlias = Callable[[StrategyPorts, PreparationInput], Awaitable[Sequence[TapeEntry | Fact]]]
+"""Prepare the context of a turn; return the facts from which `fold` builds it, to append to the chat's tape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +125,9 @@ class ContextStrategy:
             it must build the same from all entries.
         earlier: the folds of earlier versions, by version, to rebuild requests recorded with them.
         help: the shown part of the tape, in a few English words.
+        prepare: called before the first request of a turn, and again if messages join it; not for sub-tasks. It may ask
+            and read through its ports. What it returns, `ContextPrepared` or events of its own, is appended to the tape
+            before `fold` runs, so that `fold` needs nothing else. It has a time limit. None: nothing to prepare.
     """
 
     name: str
@@ -103,6 +142,7 @@ class ContextStrategy:
     find_floor: Callable[[Sequence[TapeEntry], MessageStyle, int], int | None] = lambda _entries, _style, _budget: None
     earlier: Mapping[int, Callable[[ContextInput], ModelContext]] = field(default_factory=dict)
     help: str = ""
+    prepare: PrepareContext | None = None
 
     def at_version(self, version: int) -> ContextStrategy | None:
         """Return the strategy as of a version; None if that fold is gone."""

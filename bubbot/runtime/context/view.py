@@ -32,7 +32,7 @@ from bubbot.runtime.context.strategy import (
 from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.events import EVIDENCE_EVENT, EvidenceQuoted
+from bubbot.tape.events import EVIDENCE_EVENT, ContextPrepared, EvidenceQuoted
 from bubbot.tape.handle import CORRECTION, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, Span, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
@@ -156,9 +156,10 @@ class ContextView:
             part = IdRanges(self.spans)
         elif self.fork and part == Window():
             part = Window(self.fork)
+        prepared = () if strategy.prepare is None else ContextPrepared.EVENTS
         return (
             TapeQuery(tape, OpeningAnchor(self.fork), missing="empty"),
-            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, EVIDENCE_EVENT, *strategy.events)),
+            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, EVIDENCE_EVENT, *strategy.events, *prepared)),
         )
 
     def newest_query(self, tape: str, limit: int) -> TapeQuery:
@@ -197,8 +198,10 @@ class ContextView:
         """Return the facts of the part that quote entries beside its messages, by the answers to the first queries."""
         return [found for found in find_evidence(answers[1]) if found[0].is_shown_to(self.fork)]
 
-    def fold(self, answers: QueryAnswers, evidence: Evidence | None = None) -> ModelContext:
-        """Build the context from the answers to the first queries, followed by those to the further ones.
+    def read_input(
+        self, answers: QueryAnswers, evidence: Evidence | None = None
+    ) -> tuple[ContextInput, Sequence[TapeEntry]]:
+        """Build the strategy's input from the answers to all queries; return it with the answered messages that it lacks.
 
         Args:
             evidence: what is quoted beside messages; None: nothing.
@@ -209,7 +212,16 @@ class ContextView:
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         if evidence is not None:
             entries = evidence.put_beside(entries)
-        source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
+        return ContextInput(self._opening(opening), entries, self.style, self.budget, further), unread
+
+    def fold(self, answers: QueryAnswers, evidence: Evidence | None = None) -> ModelContext:
+        """Build the context from the answers to the first queries, followed by those to the further ones.
+
+        Args:
+            evidence: see `read_input`.
+        """
+        source, unread = self.read_input(answers, evidence)
+        entries = source.entries
         context = self.strategy.fold(source)
         messages = context.context_messages
         if self.is_repaired:
@@ -220,7 +232,7 @@ class ContextView:
             messages = repair_messages(messages, self.style)
         if self.ends_with_user:
             messages = ensure_user_last(messages)
-        return context if messages is context.context_messages else ModelContext(messages, context.facts)
+        return context if messages is context.context_messages else replace(context, context_messages=messages)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
         if not opening or not is_in_context(opening[0]):

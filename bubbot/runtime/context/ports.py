@@ -1,0 +1,245 @@
+"""The ports of a context strategy: what it may ask and read while it prepares the context of a turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bubbot.errors import AccessError, EntryInvalid, ModelCallDenied
+from bubbot.formatting import clean
+from bubbot.ports.turn import Turn
+from bubbot.runtime.answer import route_assistant
+from bubbot.runtime.context.selectors import is_in_context, text_of
+from bubbot.tape.corrections import Corrections
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
+from bubbot.tape.provenance import Source, find_most_foreign, most_foreign
+from bubbot.tape.query import IdRanges, Ranked, TapeQuery, WholeTape
+
+MAX_FOUND = 200
+"""The most entries that one search or one read returns."""
+_SEARCHED = (Kind.MESSAGE, Kind.ANCHOR)
+_PURPOSE = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryText:
+    """The memory that a chat is shown, as text.
+
+    Attributes:
+        source: the most foreign provenance of its lines.
+    """
+
+    text: str = ""
+    source: Source = Source.OWN
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedEntries:
+    """Messages of another session.
+
+    Attributes:
+        tape: the name of its tape, with which a reference to an entry begins.
+        session: the session.
+        entries: oldest first, or best first if words were looked for; their ids are those of the other tape.
+    """
+
+    tape: str
+    session: str
+    entries: tuple[TapeEntry, ...]
+
+
+ReadMemory: TypeAlias = Callable[[Turn], Awaitable[MemoryText]]
+"""Return the memory that the chat of a turn is shown."""
+ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
+"""Open the tape of another session for reading; see `bubbot.feature.ReadSession`."""
+
+
+async def read_no_memory(_turn: Turn) -> MemoryText:
+    """Return nothing: a bot without memory."""
+    return MemoryText()
+
+
+async def read_no_session(turn: Turn, session: str) -> TapeHandle:
+    """Refuse: nobody may read anything."""
+    raise AccessError(f"{turn.session} may not read {session}")
+
+
+@dataclass(frozen=True, slots=True)
+class StrategySources:
+    """What the ports of a strategy reach.
+
+    Attributes:
+        read_memory: returns the memory that the chat of a turn is shown.
+        read_session: opens the tape of another session, by grant.
+    """
+
+    read_memory: ReadMemory = read_no_memory
+    read_session: ReadSession = read_no_session
+
+
+class PortsClosed(Exception):
+    """The preparation is over, so that its ports answer no more."""
+
+
+class StrategyPorts:
+    """The ports of one preparation. They write nothing except the records of model calls, and end with it.
+
+    Attributes:
+        source: the most foreign provenance of what was given and read so far; what is prepared gets it.
+        denial: the newest refusal of a budget or a rate, if any.
+    """
+
+    def __init__(self, turn: Turn, strategy: str, sources: StrategySources, entries: Sequence[TapeEntry]) -> None:
+        """`entries` are what the strategy was given."""
+        self._turn = turn
+        self._strategy = strategy
+        self._sources = sources
+        self._is_open = True
+        self._known = {entry.id for entry in entries}
+        self._granted: dict[str, set[int]] = {}
+        self.source = find_most_foreign(entries)
+        self.denial: ModelCallDenied | None = None
+
+    async def ask_model(
+        self, messages: Sequence[JsonObject], purpose: str = "prepare", *, system: str = "", shown: Sequence[int] = ()
+    ) -> str:
+        """Ask the turn's model once and return its text. Budgets and rates apply, and the call is recorded as a step.
+
+        Args:
+            messages: `{"role": "user" or "assistant", "content": TEXT}`; the last one is a user's.
+            purpose: a word for the record, small letters, digits, `_` and `-`.
+            system: the system prompt.
+            shown: the entries that the messages show, among those that were given or found.
+
+        Raises:
+            EntryInvalid: the messages, the purpose or an id is not of this form.
+            ModelError: the call failed or was denied.
+        """
+        self._require_open()
+        if not _PURPOSE.fullmatch(purpose):
+            raise EntryInvalid(f"the purpose {purpose!r} is not a word of small letters, digits, _ and -")
+        if fault := _find_message_fault(messages):
+            raise EntryInvalid(f"ask_model got {fault}")
+        if unknown := [entry_id for entry_id in shown if entry_id not in self._known]:
+            raise EntryInvalid(f"shown names the entry {unknown[0]!r}, which the strategy was not given")
+        label = f"{self._strategy}/{purpose}"
+        try:
+            reply = await self._turn.runner.ask(self._turn, system, list(messages), purpose=label, shown=tuple(shown))
+        except ModelCallDenied as error:
+            self.denial = error
+            raise
+        return route_assistant(clean(reply.text)).text
+
+    async def read_memory(self) -> str:
+        """Return the memory that this chat is shown, as the system prompt has it; empty if there is none."""
+        self._require_open()
+        memory = await self._sources.read_memory(self._turn)
+        self._note(memory.source)
+        return memory.text
+
+    async def search(self, words: str, limit: int = 10) -> tuple[TapeEntry, ...]:
+        """Find the messages and anchors of this chat that share words with a text, best first, of all its windows.
+
+        Erased and deleted ones, those of sub-tasks and those that no context shows are left out.
+        """
+        entries = (await self.fetch([self._query(self._turn.tape.name, words, limit)]))[0]
+        shown = await _without_hidden(self._turn.tape, entries)
+        return shown[: max(limit, 0)]
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        """Return the entries of each query on the tape of this chat. Raise `AccessError` for a query on another tape."""
+        self._require_open()
+        tape = self._turn.tape
+        for query in queries:
+            if query.tape != tape.name:
+                raise AccessError(f"a context strategy may query the tape {tape.name}, not {query.tape}")
+        answers = await tape.fetch(queries)
+        for entries in answers:
+            self._known.update([entry.id for entry in entries])
+            self._note(find_most_foreign(entries))
+        return answers
+
+    async def read_granted(self, session: str, words: str = "", limit: int = 20) -> GrantedEntries:
+        """Read the newest messages of another session, or those that share words with a text.
+
+        The grant is checked at each call. What is returned is recorded with what is prepared.
+
+        Raises:
+            AccessError: this chat may not read that session now.
+            EntryNotFound: there is no such session.
+        """
+        self._require_open()
+        tape = await self._sources.read_session(self._turn, session)
+        query = self._query(tape.name, words, limit) if words.strip() else self._newest(tape.name, limit)
+        found = await _without_hidden(tape, (await tape.fetch([query]))[0])
+        entries = tuple([entry for entry in found if entry.kind == Kind.MESSAGE])[: max(limit, 0)]
+        entries = entries if words.strip() else entries[::-1]
+        if entries:
+            self._note(find_most_foreign(entries))
+            self._granted.setdefault(tape.name, set()).update([entry.id for entry in entries])
+        return GrantedEntries(tape.name, tape.session or session, entries)
+
+    @property
+    def granted_spans(self) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+        """The entries of other tapes that were read, as pairs of a tape and id ranges."""
+        return tuple([(tape, tuple(spans_of([*ids]))) for tape, ids in sorted(self._granted.items())])
+
+    def knows(self, spans: Sequence[Sequence[int]]) -> bool:
+        """Return true if these are id ranges of entries that were given or found."""
+        for span in spans:
+            low, high = span
+            if type(low) is not int or type(high) is not int or not 0 <= high - low < len(self._known):
+                return False
+            if not self._known.issuperset(range(low, high + 1)):
+                return False
+        return True
+
+    def close(self) -> None:
+        """End the preparation: later calls raise `PortsClosed`."""
+        self._is_open = False
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise PortsClosed("the preparation of this context is over")
+
+    def _note(self, source: Source) -> None:
+        self.source = most_foreign(self.source, source)
+
+    def _query(self, tape: str, words: str, limit: int) -> TapeQuery:
+        return TapeQuery(tape, Ranked(words), kinds=_SEARCHED, limit=2 * min(max(limit, 0), MAX_FOUND))
+
+    def _newest(self, tape: str, limit: int) -> TapeQuery:
+        wanted = 2 * min(max(limit, 0), MAX_FOUND)
+        return TapeQuery(tape, WholeTape(), kinds=(Kind.MESSAGE,), newest=True, limit=wanted)
+
+
+async def _without_hidden(tape: TapeHandle, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+    """Leave out entries that no context may show: erased, deleted, of sub-tasks, or without words."""
+    shown = [entry for entry in entries if not entry.erased and is_in_context(entry) and entry.is_shown_to("")]
+    if not shown:
+        return ()
+    first = min([entry.id for entry in shown])
+    changes = TapeQuery(tape.name, IdRanges(((first, None),)), kinds=(Kind.EVENT,), names=(CORRECTION,))
+    hidden = Corrections.of((await tape.fetch([changes]))[0]).hidden
+    return tuple([entry for entry in shown if entry.id not in hidden and _has_words(entry)])
+
+
+def _has_words(entry: TapeEntry) -> bool:
+    if entry.kind == Kind.MESSAGE:
+        return bool(text_of(entry.payload.get("content")).strip())
+    state = entry.payload.get("state")
+    return isinstance(state, Mapping) and isinstance(state.get("summary"), str)
+
+
+def _find_message_fault(messages: Sequence[object]) -> str:
+    """Describe why these messages cannot be asked; empty if they can."""
+    for each in messages:
+        if not isinstance(each, Mapping) or each.get("role") not in ("user", "assistant"):
+            return "a message that is none of a user or an assistant"
+        if each.keys() != {"role", "content"} or not isinstance(each["content"], str) or not each["content"].strip():
+            return "a message that is no text"
+    last = messages[-1] if messages else None
+    return "" if isinstance(last, Mapping) and last["role"] == "user" else "no message of a user at the end"
