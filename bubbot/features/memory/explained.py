@@ -174,7 +174,7 @@ class MemoryInPrompt(MemoryWhy, frozen=True, kw_only=True):
 
     def _write_node(self, node: ShownNode, texts: Texts) -> Iterator[str]:
         weight = f"{node.weight:g}"
-        yield texts.say("why_share", node=clean(node.node), weight=weight, tokens=node.tokens, room=node.room)
+        yield texts.say("why_share", node=clean(node.node), weight=weight, tokens=node.tokens)
         if node.refusal:
             yield texts.say("why_nothing", reason=self._write_refusal(node, texts))
         for each in node.brought[-MAX_LISTED_ENTRIES:]:
@@ -183,7 +183,7 @@ class MemoryInPrompt(MemoryWhy, frozen=True, kw_only=True):
             yield texts.say("why_more", count=more)
         for reason in ("too_old", "in_window", "no_room", "not_chosen"):
             if count := getattr(node, reason):
-                yield texts.say(f"why_skipped_{reason}", count=count)
+                yield texts.say(f"why_skipped_{reason}", count=count, room=node.room)
         if not (node.brought or node.refusal or node.too_old or node.in_window or node.no_room or node.not_chosen):
             yield texts.say("why_nothing", reason=texts.say("why_empty"))
 

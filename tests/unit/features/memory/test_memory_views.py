@@ -285,7 +285,7 @@ class TestOtherChats:
             assert "an old story" in await ask(bench)
             await bench.tape(FAMILY).reset(archive=True)
             await bench.app.cancel()
-            await bench.tape(FAMILY).append([message("user", "not that one", meta={"sender": {"id": "1"}})] * 5)
+            await bench.tape(FAMILY).append([message("user", "not that one", sender={"id": "1"})] * 5)
             await bench.tape(FAMILY).append([event("filler", {})])
             tape = bench.tape()
             (fact,) = [entry for entry in await bench.entries() if entry.name == "context/evidence"]
