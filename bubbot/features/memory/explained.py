@@ -64,8 +64,8 @@ class ShownNode(Struct, frozen=True):
         room: the tokens that it may have.
         tokens: what it takes.
         session: the other session that it reads; empty for the own one.
-        refusal: why it brings nothing: `off`, `group`, `elsewhere`, `person` or `role` for a zone, `grant`, `missing` or
-            `main_line`; empty if it was read.
+        refusal: why it brings nothing: `off`, `group`, `elsewhere`, `person` or `role` for a zone, `grant`, `elsewhere`,
+            `missing` or `main_line` for another node; empty if it was read.
         brought: what is shown.
         too_old: how many entries are too old.
         in_window: how many the window shows anyway.
