@@ -596,6 +596,7 @@ class TestWhy:
             assert lines[1].startswith("It has ")
             assert lines[2].startswith("- zone chat (weight 1): ")
             assert lines[3].startswith("  the long-term text of this chat: #")
+            assert ", 2026-11-21 20:21, Ann (#1): " in lines[3]
             assert lines[4].startswith(f"- tape {FAMILY} (weight 2): ")
             assert lines[5].startswith("  #3, 2026-11-21 20:21, Ann (#1): ")
             assert "4711" not in "\n".join(lines)
