@@ -44,11 +44,14 @@ def session_reader(
 
 
 def head_finder(read_session: ReadSession) -> FindHeads:
-    """Build a function that returns how far other tapes may be read, each time it is called. See `FindHeads`."""
+    """Build a function that returns how far other tapes may be read, each time it is called. See `FindHeads`.
+
+    A grant is for the chat of the turn: none is read if the answer goes to another one.
+    """
 
     async def find_heads(turn: Turn, sessions: Mapping[str, str]) -> Mapping[str, int]:
         heads = dict.fromkeys(sessions, 0)
-        for name, session in sessions.items():
+        for name, session in sessions.items() if not turn.replies_elsewhere else ():
             with suppress(AccessError, ConfigError, EntryNotFound):
                 tape = await read_session(turn, session)
                 heads[name] = await tape.head() if tape.name == name else 0

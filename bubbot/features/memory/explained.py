@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 
+from bubbot.errors import AccessError
 from bubbot.features.memory.assembly import NodeShare, PlannedBlock
 from bubbot.features.memory.block import BlockNode, ScopedMemory
 from bubbot.features.memory.policy import PolicyOrigin
@@ -15,9 +16,10 @@ from bubbot.features.memory.results import cite, name_zone
 from bubbot.features.memory.scopes import ZONE_TAPES
 from bubbot.features.memory.settings import Scope
 from bubbot.formatting import clean
-from bubbot.runtime.context.evidence import author_of
+from bubbot.runtime.context.selectors import format_sender
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, estimate_tokens
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import TURN_START, TurnStart
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, Span, TapeQuery, format_date
 from bubbot.texts import Texts
@@ -25,8 +27,6 @@ from bubbot.texts import Texts
 if TYPE_CHECKING:
     from bubbot.command import Caller
 
-MAX_TURN_ENTRIES = 50
-"""How far before a change of memory the message is looked for that its turn answers."""
 MAX_LISTED_ENTRIES = 20
 """Entries of one node that a chat or a shell lists; `--json` has all."""
 
@@ -64,8 +64,8 @@ class ShownNode(Struct, frozen=True):
         room: the tokens that it may have.
         tokens: what it takes.
         session: the other session that it reads; empty for the own one.
-        refusal: why it brings nothing: `off`, `group`, `elsewhere`, `person` or `role` for a zone, `grant`, `missing` or
-            `main_line`; empty if it was read.
+        refusal: why it brings nothing: `off`, `group`, `elsewhere`, `person` or `role` for a zone, `grant`, `elsewhere`,
+            `missing` or `main_line` for another node; empty if it was read.
         brought: what is shown.
         too_old: how many entries are too old.
         in_window: how many the window shows anyway.
@@ -174,7 +174,7 @@ class MemoryInPrompt(MemoryWhy, frozen=True, kw_only=True):
 
     def _write_node(self, node: ShownNode, texts: Texts) -> Iterator[str]:
         weight = f"{node.weight:g}"
-        yield texts.say("why_share", node=clean(node.node), weight=weight, tokens=node.tokens, room=node.room)
+        yield texts.say("why_share", node=clean(node.node), weight=weight, tokens=node.tokens)
         if node.refusal:
             yield texts.say("why_nothing", reason=self._write_refusal(node, texts))
         for each in node.brought[-MAX_LISTED_ENTRIES:]:
@@ -183,7 +183,7 @@ class MemoryInPrompt(MemoryWhy, frozen=True, kw_only=True):
             yield texts.say("why_more", count=more)
         for reason in ("too_old", "in_window", "no_room", "not_chosen"):
             if count := getattr(node, reason):
-                yield texts.say(f"why_skipped_{reason}", count=count)
+                yield texts.say(f"why_skipped_{reason}", count=count, room=node.room)
         if not (node.brought or node.refusal or node.too_old or node.in_window or node.no_room or node.not_chosen):
             yield texts.say("why_nothing", reason=texts.say("why_empty"))
 
@@ -322,16 +322,25 @@ async def _find_writer(tape: TapeHandle, memory: ScopedMemory) -> tuple[str, str
     if name.startswith(ZONE_TAPES):
         by, session = change.data.get("by"), change.data.get("session")
         return (f"#{by} ({session})" if by and session else ""), change.date
-    part = IdRanges(((max(1, number - MAX_TURN_ENTRIES), number),))
-    (messages,) = await tape.fetch([TapeQuery(name, part, kinds=(Kind.MESSAGE,), newest=True)])
-    return _find_asker(messages, change), change.date
+    return await _find_asker(tape, name, change), change.date
 
 
-def _find_asker(messages: Sequence[TapeEntry], change: TapeEntry) -> str:
-    turn = change.meta.get("turn")
-    asked = (each for each in messages if turn and each.meta.get("turn") == turn and "sender" in each.meta)
-    message = next(asked, None)
-    return "" if message is None else author_of(message)
+async def _find_asker(tape: TapeHandle, name: str, change: TapeEntry) -> str:
+    """Find who wrote what the turn of a change answers; empty if no turn made it, or it is not known."""
+    query = TapeQuery(name, IdRanges(((1, change.id),)), kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1)
+    (starts,) = await tape.fetch([query])
+    if not starts or starts[0].meta.get("turn") != change.meta.get("turn"):
+        return ""
+    start = TurnStart.try_of(starts[0])
+    if start is None or not start.inbounds:
+        return ""
+    inbox, number = start.inbounds[-1]
+    try:
+        (received,) = await tape.fetch([TapeQuery(inbox, IdRanges(((number, number),)))])
+    except AccessError:  # an auditor sees one session
+        return ""
+    sender = received[0].data.get("sender") if received else None
+    return format_sender(sender) if isinstance(sender, Mapping) else ""
 
 
 def _zone_label(scope: Scope) -> str:

@@ -66,7 +66,15 @@ class MemorySources:
     find_current_topic: FindCurrentTopic | None = None
     installed: InstalledMemory = field(default_factory=InstalledMemory)
 
-    def make_reader(self, tape: TapeHandle, now: datetime, zone: tzinfo, open_session: OpenSession) -> NodeReader:
+    def make_reader(
+        self,
+        tape: TapeHandle,
+        now: datetime,
+        zone: tzinfo,
+        open_session: OpenSession,
+        *,
+        replies_elsewhere: bool = False,
+    ) -> NodeReader:
         """Make the reader of the nodes of a chat."""
         return NodeReader(
             tape,
@@ -75,6 +83,7 @@ class MemorySources:
             open_session=open_session,
             find_topic=self.find_topic,
             find_current_topic=self.find_current_topic,
+            replies_elsewhere=replies_elsewhere,
         )
 
 
@@ -196,7 +205,11 @@ class Memories:
         pinned: PinnedNodes | None = turn.metadata.get(PinnedNodes)
         if pinned is None or pinned.policy != policy.name:
             reader = self.sources.make_reader(
-                turn.tape, turn.now(), turn.zone, partial(self.sources.read_session, turn)
+                turn.tape,
+                turn.now(),
+                turn.zone,
+                partial(self.sources.read_session, turn),
+                replies_elsewhere=turn.replies_elsewhere,
             )
             shown = await read_shown(turn.tape)
             readings = [await reader.read(node, shown) for node in policy.nodes if node.kind != "zone"]

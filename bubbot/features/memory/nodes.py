@@ -25,8 +25,9 @@ MAX_NODE_ENTRIES = 200
 MAX_STEPS_READ = 8
 """The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
 
-Refusal: TypeAlias = Literal["", "grant", "missing", "main_line"]
-"""Why a node brings nothing: this chat may not read it; there is no such topic, anchor or chat; the chat is on no topic."""
+Refusal: TypeAlias = Literal["", "grant", "elsewhere", "missing", "main_line"]
+"""Why a node brings nothing: this chat may not read it; the answer goes to another chat; there is no such topic, anchor or
+chat; the chat is on no topic."""
 FindTopic: TypeAlias = Callable[[TapeHandle, str], Awaitable["tuple[Span, ...] | None"]]
 """Return the id ranges of a topic, by its name as people write it; None if there is no such topic."""
 FindCurrentTopic: TypeAlias = Callable[[TapeHandle], Awaitable[str]]
@@ -119,8 +120,13 @@ class NodeReader:
         open_session: OpenSession,
         find_topic: FindTopic | None = None,
         find_current_topic: FindCurrentTopic | None = None,
+        replies_elsewhere: bool = False,
     ) -> None:
-        """Take the tape of the chat, the time in its zone, and what knows other chats and topics."""
+        """Take the tape of the chat, the time in its zone, and what knows other chats and topics.
+
+        If the answer goes to another chat, no third one is read: its grant is for this chat.
+        """
+        self._replies_elsewhere = replies_elsewhere
         self._tape = tape
         self._now = now
         self._zone = zone
@@ -132,6 +138,8 @@ class NodeReader:
         """Read a node: what it may show, and what it leaves out."""
         tape, other = self._tape, node.other_session
         if other and other != self._tape.session:
+            if self._replies_elsewhere:
+                return NodeReading(node, refusal="elsewhere", session=other)
             try:
                 tape = await self._open_session(other)
             except AccessError:

@@ -119,6 +119,37 @@ def draw_doctor() -> str:
         return _command_screen(home, "doctor")
 
 
+_VIEW = """
+[memory]
+view = "home"
+
+[memory.views.home]
+nodes = ["zone chat", "topic Cake", "tape family weight=2 max_age_days=30"]
+max_tokens = 1000
+"""
+
+
+def draw_memory_view() -> str:
+    """A memory view of three nodes: notes, a topic, and what was said in another chat, by grant."""
+    with new_home() as home:
+        (home / "script.json").write_text(json.dumps(_SCRIPT))
+        (home / "config.toml").write_text(f'[model]\nname = "scripted"\nscript = "{home / "script.json"}"\n{_VIEW}')
+        spoken = (
+            ("family", "Grandma comes on Friday."),
+            ("family", "She does not eat nuts."),
+            ("default", ",remember Ada likes green tea."),
+            ("default", ",topic Cake"),
+            ("default", "With cherries, please."),
+            ("default", ",topic off"),
+        )
+        for session, text in spoken:
+            done = run(home, "ask", "--session", session, text)
+            assert done.returncode == 0, done.stderr
+        done = run(home, "access", "grant-reading", "stdin:family", "stdin:default")
+        assert done.returncode == 0, done.stderr
+        return _command_screen(home, "memory why default")
+
+
 def _command_screen(home: Path, command: str) -> str:
     with _recording(home, 60) as recording:
         recording.run(f"{_COMMANDS}/bubbot {command}", shown=f"bubbot {command}")
@@ -355,6 +386,7 @@ SCENES: dict[str, Draw] = {
     "status": draw_status,
     "doctor": draw_doctor,
     "discord": draw_discord,
+    "memory-view": draw_memory_view,
 }
 """Functions, some of them coroutine functions, that draw a picture each, by the name of the picture's file."""
 

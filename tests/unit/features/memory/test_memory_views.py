@@ -6,18 +6,22 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.installed import find_memory_strategies
 from bubbot.app.reading import session_reader
+from bubbot.app.settings import load
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError
 from bubbot.feature import ReadSession
 from bubbot.features.access.service import AccessService
+from bubbot.features.memory.nodes import NodeReader, read_shown
 from bubbot.features.memory.policy import Claim, share_budget
 from bubbot.features.memory.settings import MemorySettings, MemoryViewSettings, parse_node
 from bubbot.ports.channel import Role
@@ -29,8 +33,10 @@ from bubbot.tape.entry import Kind, event, message
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from tests.callers import by, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.installed import installed
 from tests.turns import HOME, Bench, Options, Played, calls, running, says
 
 FAMILY = "test:family"
@@ -219,10 +225,12 @@ class TestOtherChats:
                 await revoke(access)
             return await reader(turn, source)
 
-        steps = (says("ok"), calls("memory_recall"), says("done"), says("later"))
-        settings = make_views(f"tape {FAMILY}")
+        steps = (says("ok"), says("ok"), calls("memory_recall"), says("done"), says("later"))
+        settings = make_views(f"tape {FAMILY}", view="zones")
         async with bench_of(settings, Played(*steps), read_session=read_then_revoke) as bench:
             await bench.say(SECRET, chat="family")
+            await bench.say("a message before, which is not quoted beside")
+            await bench.say(",memory.view family")
             await grant(access)
             await bench.say("hello")
             first, second = bench.requests[-2:]
@@ -231,7 +239,7 @@ class TestOtherChats:
             assert "it may not be read here any more" in json.dumps(second.messages)
             await bench.say("and now?")
             assert "4711" not in json.dumps(bench.requests[-1].messages)
-            heads = [step["view"]["heads"] for step in await bench.events("loop.step")]
+            heads = [step["view"]["heads"] for step in (await bench.events("loop.step"))[1:]]
             assert [head > 0 for each in heads for head in each.values()] == [True, False, False]
             await check_rebuilt(bench)
 
@@ -294,7 +302,7 @@ class TestOtherChats:
             assert "an old story" in await ask(bench)
             await bench.tape(FAMILY).reset(archive=True)
             await bench.app.cancel()
-            await bench.tape(FAMILY).append([message("user", "not that one", meta={"sender": {"id": "1"}})] * 5)
+            await bench.tape(FAMILY).append([message("user", "not that one", sender={"id": "1"})] * 5)
             await bench.tape(FAMILY).append([event("filler", {})])
             tape = bench.tape()
             (fact,) = [entry for entry in await bench.entries() if entry.name == "context/evidence"]
@@ -302,6 +310,41 @@ class TestOtherChats:
             rebuilt = await rebuild_request(step, tape, strategies=OWN_STRATEGIES)
             assert "not that one" not in json.dumps(rebuilt.messages)
             assert fact.data["nodes"][0]["session"] == FAMILY
+
+    async def test_nothing_of_a_third_chat_is_shown_if_the_answer_goes_to_another_chat(
+        self, bench_of: Callable[..., Any], access: AccessService, reader: ReadSession
+    ) -> None:
+        async def read_elsewhere(turn: Turn, source: str) -> TapeHandle:
+            if is_job:
+                turn.replies_elsewhere = True  # as for a job with `to=`
+            return await reader(turn, source)
+
+        is_job = False
+        async with bench_of(make_views(f"tape {FAMILY}"), read_session=read_elsewhere) as bench:
+            await bench.say(SECRET, chat="family")
+            await grant(access)
+            assert "4711" in await ask(bench)
+            is_job = True
+            await bench.say("hello")
+            await bench.say("hello")
+            assert "4711" not in json.dumps(bench.requests[-1].messages)
+            assert "the answer goes to another chat" in Texts().say("why_refused_elsewhere", session=FAMILY)
+
+    async def test_a_node_of_a_third_chat_is_refused_if_the_answer_goes_to_another_chat(
+        self, open_tape: Callable[[str], TapeService], clock: SteppingClock
+    ) -> None:
+        async def open_session(name: str) -> TapeHandle:
+            return open_tape(name)
+
+        tape = open_tape(HOME)
+        await tape.ensure_bootstrap_anchor()
+        await open_tape(FAMILY).append([message("user", SECRET)])
+        for replies_elsewhere, refusal, brought in ((False, "", 1), (True, "elsewhere", 0)):
+            made = NodeReader(
+                tape, now=clock(), zone=UTC, open_session=open_session, replies_elsewhere=replies_elsewhere
+            )
+            reading = await made.read(parse_node(f"tape {FAMILY}"), await read_shown(tape))
+            assert (reading.refusal, len(reading.candidates)) == (refusal, brought)
 
     async def test_no_text_there_forges_a_mark(self, bench_of: Callable[..., Any], access: AccessService) -> None:
         async with bench_of(make_views(f"tape {FAMILY}")) as bench:
@@ -396,7 +439,7 @@ class TestBudget:
     async def test_nodes_compete_by_weight_and_the_newest_stay(
         self, bench_of: Callable[..., Any], access: AccessService
     ) -> None:
-        nodes = (f"tape {FAMILY} weight=4", "tape test:work", "tape test:club max_tokens=90")
+        nodes = (f"tape {FAMILY} weight=4", "tape test:work", "tape test:club weight=4 max_tokens=90")
         async with bench_of(make_views(*nodes, max_tokens=700)) as bench:
             for chat in ("family", "work", "club"):
                 for number in range(12):
@@ -481,9 +524,9 @@ class TestPackages:
             return [*wanted, replace(wanted[0])]  # one that it was not given
 
         strategy = MemoryStrategy("codes", choose)
-        installed = InstalledMemory(("codes",), lambda _name: strategy)
+        packages = InstalledMemory(("codes",), lambda _name: strategy)
         settings = make_views("zone chat", "zone workspace", f"tape {FAMILY}", strategy="codes")
-        async with bench_of(settings, memory_strategies=installed) as bench:
+        async with bench_of(settings, memory_strategies=packages) as bench:
             await bench.say(",memory.save Likes tea.")
             await bench.say(",memory.save confirm=true scope=workspace Bins on Monday.")
             await bench.say(SECRET, chat="family")
@@ -505,8 +548,8 @@ class TestPackages:
                 raise result
             return result
 
-        installed = InstalledMemory(("odd",), lambda _name: MemoryStrategy("odd", choose))
-        async with bench_of(MemorySettings(view="odd"), memory_strategies=installed) as bench:
+        packages = InstalledMemory(("odd",), lambda _name: MemoryStrategy("odd", choose))
+        async with bench_of(MemorySettings(view="odd"), memory_strategies=packages) as bench:
             await bench.say(",memory.save Likes tea.")
             await bench.say("hello")
             if result == [1, 2]:
@@ -516,12 +559,32 @@ class TestPackages:
             why = (await bench.say(",memory.why")).text
             assert why.startswith("Memory view: zones, since odd cannot be used: it failed with")
 
+    def test_it_is_found_by_its_entry_point_and_checked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        module = f"newest_{tmp_path.name.replace('-', '_')}"
+        (tmp_path / f"{module}.py").write_text(
+            "from bubbot.ports.memory import MemoryStrategy\n"
+            "GOOD = MemoryStrategy('good', lambda candidates, budget: candidates)\nBAD = 7\n"
+        )
+        points = f"[bubbot.memory]\ngood = {module}:GOOD\nbad = {module}:BAD\nother = {module}:GOOD\n"
+        installed(tmp_path, "newest-memory", "1.0", points)
+        monkeypatch.syspath_prepend(tmp_path)
+        found = find_memory_strategies()
+        assert found.names == ("bad", "good", "other")
+        assert found.load is not None
+        assert found.load("good").name == "good"
+        with pytest.raises(ConfigError, match="is int, not a MemoryStrategy"):
+            found.load("bad")
+        with pytest.raises(ConfigError, match="a strategy with another name: 'good'"):
+            found.load("other")
+        (tmp_path / "config.toml").write_text('[memory]\nview = "good"\n')
+        assert load(home=tmp_path).section(MemorySettings).view == "good"
+
     async def test_one_that_cannot_be_loaded_gives_the_zones_by_name(self, bench_of: Callable[..., Any]) -> None:
         def load(name: str) -> MemoryStrategy:
             raise ConfigError(f"{name} is broken")
 
-        installed = InstalledMemory(("odd",), load)
-        async with bench_of(MemorySettings(view="odd"), memory_strategies=installed) as bench:
+        packages = InstalledMemory(("odd",), load)
+        async with bench_of(MemorySettings(view="odd"), memory_strategies=packages) as bench:
             await bench.say(",memory.save Likes tea.")
             await bench.say("hello")
             assert "Likes tea." in bench.requests[-1].system
@@ -542,6 +605,7 @@ class TestWhy:
             assert lines[1].startswith("It has ")
             assert lines[2].startswith("- zone chat (weight 1): ")
             assert lines[3].startswith("  the long-term text of this chat: #")
+            assert ", 2026-11-21 20:21, Ann (#1): " in lines[3]
             assert lines[4].startswith(f"- tape {FAMILY} (weight 2): ")
             assert lines[5].startswith("  #3, 2026-11-21 20:21, Ann (#1): ")
             assert "4711" not in "\n".join(lines)
@@ -561,6 +625,22 @@ class TestSettings:
     )
     def test_a_node_is_one_line(self, text: str, node: MemoryNode) -> None:
         assert parse_node(text) == node
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            ("view = 'famly'", r"\[memory\] view is 'famly', but must be one of zones, family; did you mean 'family'"),
+            ("views.family.strategy = 'x'", "strategy is 'x', but must be one of"),
+            ("views.family.nodes = ['tap x']", "did you mean 'tape'"),
+            ("views.family.nodes = ['tape x', 'tape x weight=2']", "'tape x' is there twice"),
+            ("views.zones.max_tokens = 500", "'zones' is the view that every bot has"),
+            ("views.family.max_tokns = 500", "did you mean 'max_tokens'"),
+        ],
+    )
+    def test_a_wrong_setting_is_refused_at_the_start(self, tmp_path: Path, text: str, problem: str) -> None:
+        (tmp_path / "config.toml").write_text(f"[memory]\nviews.family.max_tokens = 400\n{text}\n")
+        with pytest.raises(ConfigError, match=problem):
+            load(home=tmp_path)
 
     @pytest.mark.parametrize(
         ("text", "problem"),

@@ -9,11 +9,13 @@ from msgspec import structs
 
 from bubbot.app.commands import bind_context
 from bubbot.errors import ConfigError, EntryNotFound, UsageError
+from bubbot.features.access.service import AccessService
 from bubbot.shell_command import CommandContext
-from bubbot.tape.service import TapeService
+from bubbot.tape.entry import message
+from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
-from tests.callers import ask_shell, read_shell, run_shell
-from tests.doubles import CountingIds, SteppingClock
+from tests.callers import ask_shell, by, read_shell, run, run_shell
+from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.made_settings import make_settings
 
 
@@ -91,3 +93,39 @@ def test_a_word_after_user_or_workspace_is_no_session(action: str, args: dict[st
 def test_a_word_that_is_missing_or_wrong_is_an_error_of_usage(action: str, args: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=f"{reason}; see `bubbot memory {action} --help`"):
         read_shell(f"memory {action}", **args)
+
+
+async def test_why_names_the_view_of_a_session_and_what_each_node_brings(store: TapeStore, ids: CountingIds) -> None:
+    views = {"family": {"nodes": ["zone chat", "zone user", "zone workspace", "tape telegram:42"]}}
+    settings = make_settings(memory={"view": "family", "views": views})
+    context = bind_context(CommandContext(store, "w", SteppingClock(), ids), "memory why", settings)
+    home, other = [context.open_tape(session_tape("w", name), name) for name in ("telegram:1", "telegram:42")]
+    for tape in (home, other):
+        await tape.ensure_bootstrap_anchor()
+    await run_shell("memory save", context, home.name, content="Likes tea.")
+    said = (await other.append([message("user", "the code is 4711", sender={"id": "7", "name": "Bob"})]))[0]
+    refused = await run_shell("memory why", context, home.name)
+    assert "Memory view: family, as the settings say." in refused.text
+    assert "nothing: this chat may not read telegram:42" in refused.text
+    assert "nothing: this person's own memory is not shown here" in refused.text
+    access = AccessService(context.open_tape("bubbot/access"), now=SteppingClock(), random=CountingSalt())
+    await run(access.grant_reading, by("terminal"), "telegram:42", "telegram:1")
+    shown = await run_shell("memory why", context, home.name)
+    assert f"  #{said.id}, " in shown.text
+    assert "Bob (#7)" in shown.text
+    assert shown.data is not None
+    nodes = {node["node"]: node for node in shown.data["nodes"]}
+    assert [entry["entry"] for entry in nodes["tape telegram:42"]["brought"]] == [said.id]
+    assert nodes["zone chat"]["brought"][0]["part"] == "long_term"
+    assert "4711" not in str(shown.data)
+    assert shown.data["tokens"] == sum(node["tokens"] for node in nodes.values()) > 0
+
+
+async def test_why_without_a_view_tells_the_zones(chat: TapeService, store: TapeStore, ids: CountingIds) -> None:
+    await chat.ensure_bootstrap_anchor()
+    context = bind_context(CommandContext(store, "w", SteppingClock(), ids), "memory why", make_settings())
+    await run_shell("memory save", context, chat.name, content="Likes tea.")
+    shown = await run_shell("memory why", context, chat.name)
+    assert shown.text.startswith("Memory view: zones, as the settings say.\nOf memory the model is shown 10 characters")
+    assert shown.data is not None
+    assert (shown.data["view"], shown.data["origin"]) == ("zones", "configured")
