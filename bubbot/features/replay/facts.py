@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -123,6 +123,10 @@ class ReplayEnded(Fact, frozen=True):
     steps: tuple[StepReplay, ...]
     turns: tuple[TurnReplay, ...]
     problem: str
+
+    def quoted_texts(self) -> Iterator[tuple[TapeEntryId, str]]:
+        """Yield the question of each turn, by the first entry of the turn."""
+        return ((each.entry, each.question) for each in self.turns)
 
 
 REPLAYED = ReplayEnded.EVENTS[0]
