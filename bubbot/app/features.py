@@ -15,6 +15,7 @@ from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
 from bubbot.app.own_features import FEATURES, find_parts, session_events
+from bubbot.app.people import personal_tapes
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
@@ -31,6 +32,9 @@ from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
+from bubbot.features.people.consent import CONSENT_TAPE, ConsentService
+from bubbot.features.people.export import ExportCommands
+from bubbot.features.people.feature import people_feature
 from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
@@ -60,6 +64,7 @@ from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
+from bubbot.tape.store import TapeStore
 from bubbot.tool import Tool
 
 if TYPE_CHECKING:
@@ -98,6 +103,7 @@ class BotFeatures:
         approvals: decide which calls of models need a yes; None: all calls run.
         budget: None without budgets.
         memory: None without memory.
+        consents: what people allow their words to be used for.
         problems: the problems of installed features.
         around_model: middleware around each model call, under the current settings.
     """
@@ -108,6 +114,7 @@ class BotFeatures:
         settings: Settings,
         *,
         home: Home,
+        store: TapeStore,
         load_model: Callable[[str], Model],
         find_model: FindModel,
         lessons: ModelLessons,
@@ -121,6 +128,7 @@ class BotFeatures:
         """Build the features that last across reloads.
 
         Args:
+            store: the tapes, for what reads those of all chats.
             names: a subset of `FEATURES`.
             factories: the features of installed packages.
             timeouts: time limits for the code of packages.
@@ -137,6 +145,8 @@ class BotFeatures:
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.section(ScheduleSettings)) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
+        self._store, self._find_accounts = store, links.linked_accounts
+        self.consents = ConsentService(kernel.open_tape(CONSENT_TAPE), kernel.projections, links.linked_accounts)
         shared = SharedZones(kernel.open_tape, kernel.now, links)
         self.memory = (
             MemoryFeature(kernel.home, kernel.now, settings.section(MemorySettings), shared)
@@ -255,6 +265,7 @@ class BotFeatures:
                 bot_name=settings.bot.name,
             ),
             "search": lambda: search_feature(find_visits),
+            "people": lambda: self._build_people(settings),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
         }
@@ -270,6 +281,16 @@ class BotFeatures:
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
+
+    def _build_people(self, settings: Settings) -> Feature:
+        exports = ExportCommands(
+            self._store,
+            personal_tapes(settings, self._references),
+            self._find_accounts,
+            now=self._kernel.now,
+            zone=self._kernel.zone,
+        )
+        return people_feature(self.consents, exports)
 
     def _build_attachments(self, settings: Settings, models: ModelSet) -> Callable[[], Feature]:
         def build() -> Feature:
