@@ -142,7 +142,7 @@ class ConsentService:
         help=CommandHelp(
             HelpTopic.SETTINGS,
             "What your words may be used for",
-            (",consent", ",consent training yes", ",consent training no"),
+            (",consent training yes", ",consent training no", ",consent"),
             words=("privacy", "training"),
         ),
     )

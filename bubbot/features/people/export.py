@@ -11,7 +11,6 @@ from pathlib import PurePath
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from bubbot.arguments.fields import NoArguments
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, EntryNotFound
 from bubbot.features.people.arguments import ExportArgs, parse_account
@@ -125,7 +124,7 @@ class ExportCommands:
         effect=READS_PEOPLE,
         help=CommandHelp(HelpTopic.SETTINGS, "Everything I hold about you", (",export.me",), words=("privacy", "gdpr")),
     )
-    async def export_me(self, caller: Caller, _args: NoArguments) -> ExportSent:
+    async def export_me(self, caller: Caller) -> ExportSent:
         """Send you everything I hold about you on all your accounts: a page to read, and lines for programs."""
         turn = caller.required_turn
         if turn.typing_account is None:

@@ -263,6 +263,7 @@ class PersonReader:
         own = [*TurnStart.EVENTS, *TurnJoined.EVENTS, *CommandRun.EVENTS, *Correction.EVENTS, *texts]
         self._chat_events = tuple(dict.fromkeys([*own, *self._events]))
         self._own_inbounds: dict[tuple[str, int], str] = {}
+        self._own_jobs: set[tuple[str, int]] = set()
         self._inbound_lines: dict[tuple[str, int], ExportLine] = {}
         self._told_inbounds: set[tuple[str, int]] = set()
         self._own_entries: set[tuple[str, int]] = set()
@@ -302,7 +303,9 @@ class PersonReader:
             for fact, path, account in self._find_person(entry, channel):
                 data = fact.personal_data(path) if fact else {}
                 place = (tape, entry.id)
-                if path == "sender.id" and entry.data.get("origin") in HUMAN_ORIGINS:
+                if path == "sender.id" and entry.data.get("origin") not in HUMAN_ORIGINS:
+                    self._own_jobs.add(place)
+                elif path == "sender.id":
                     self._note_name(channel, data.get("sender"), entry.date)
                     self._own_inbounds[place] = account
                     self._inbound_lines[place] = self._tell_inbound(tape, entry, data)
@@ -310,7 +313,7 @@ class PersonReader:
                     quote = data.get("quote")
                     if isinstance(quote, Mapping) and not quote.get("own"):
                         self._note_name(channel, quote.get("sender"), entry.date)
-                elif path != "sender.id":
+                else:
                     self._inbound_lines[place] = self._tell_fact(tape, "", entry, fact, path)
 
     def _tell_inbound(self, tape: str, entry: TapeEntry, data: Mapping[str, Any]) -> ExportLine:
@@ -391,6 +394,8 @@ class PersonReader:
             scan.turns[turn].is_others = scan.has_others = True
             return
         scan.turns[turn].account = f"{channel}:{sender_id(meta)}"
+        if isinstance(quote, Mapping) and not quote.get("own") and not self._is_person(channel, sender_id(quote)):
+            scan.turns[turn].is_others = True  # the answer may have the quoted words
         scan.has_own = True
         self._own_sessions.add(scan.session)
         self._note_told(scan, entry)
@@ -444,7 +449,7 @@ class PersonReader:
                 scan.turns[turn].account = self._own_inbounds[known]
                 scan.turns[turn].inbounds.append(known)
                 self._own_sessions.add(scan.session)
-            else:
+            elif known not in self._own_jobs:
                 scan.turns[turn].is_others = True
 
     def _scan_command(self, scan: _ChatScan, turn: str, entry: TapeEntry) -> None:
@@ -456,12 +461,12 @@ class PersonReader:
         lines = list(scan.lines)
         for turn, line in scan.of_turns:
             people = scan.turns.get(turn, _TurnPeople())
-            if people.is_mine_alone or (scan.is_own and line.kind == "answer"):
+            if people.is_mine_alone or (scan.is_own and line.kind == "answer" and not people.is_others):
                 lines.append(line)
                 if line.kind == "command":
                     self._left_out.outputs += 1
                     self._told_inbounds.update(people.inbounds)
-            elif people.is_mine:
+            elif people.is_mine or scan.is_own:
                 self._left_out.shared_answers += line.kind == "answer"
         for turn, line in scan.memory:
             people = scan.turns.get(turn, _TurnPeople())

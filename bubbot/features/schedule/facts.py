@@ -68,7 +68,7 @@ class Job(Fact):
 
     EVENTS = ("schedule/added",)
     PERSONAL: ClassVar[PersonalFields] = MappingProxyType(
-        {"by.id": ("job", "do", "text", "when", "zone", "since", "until", "name")}
+        {"by.id": ("job", "do", "text", "when", "zone", "since", "until", "name"), "granted.id": ()}
     )
     id: str = field(name="job")
     session: SessionId
