@@ -36,6 +36,7 @@ from bubbot.features.people.consent import CONSENT_TAPE, ConsentService
 from bubbot.features.people.export import ExportCommands
 from bubbot.features.people.feature import people_feature
 from bubbot.features.replay.facts import REPLAY_TAPE
+from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.feature import search_feature
@@ -248,6 +249,7 @@ class BotFeatures:
             channel_tapes: the inbox and outbox tapes.
         """
         self._list_tools = list_tools
+        kernel = replace(self._kernel, recompose=recompose)
         self._lasting = {name: feature.renew() if feature.renew else feature for name, feature in self._lasting.items()}
         made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
@@ -266,10 +268,10 @@ class BotFeatures:
             ),
             "search": lambda: search_feature(find_visits),
             "people": lambda: self._build_people(settings),
+            "replay": lambda: replay_feature(kernel, self.consents),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
         }
-        kernel = replace(self._kernel, recompose=recompose)
         creates = {name: partial(create, kernel, settings) for name, create in find_parts("feature", "create")}
         builders: dict[str, Callable[[], Feature]] = {**creates, **made}
         own = [

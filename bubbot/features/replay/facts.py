@@ -109,6 +109,7 @@ class ReplayEnded(Fact, frozen=True):
         steps: the model calls, if requests were built again.
         turns: the turns, if they ran again.
         problem: what ended it early.
+        left_out: turns that did not run again, since somebody whose words their models were shown has not allowed it.
     """
 
     EVENTS = ("replay/ended",)
@@ -123,6 +124,7 @@ class ReplayEnded(Fact, frozen=True):
     steps: tuple[StepReplay, ...]
     turns: tuple[TurnReplay, ...]
     problem: str
+    left_out: int = 0
 
     def quoted_texts(self) -> Iterator[tuple[TapeEntryId, str]]:
         """Yield the question of each turn, by the first entry of the turn."""
