@@ -90,7 +90,7 @@ def _people_options(settings: Settings) -> PeopleOptions:
     # Imported here: what the tapes of a home mean is for few commands.
     from bubbot.app.people import people_options
 
-    return people_options(settings)
+    return people_options(configured_people(settings))
 
 
 def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bubbot.app.budget import model_facts
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.feature_settings import configured_people
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
@@ -287,7 +288,7 @@ class BotFeatures:
     def _build_people(self, settings: Settings) -> Feature:
         exports = ExportCommands(
             self._store,
-            personal_tapes(settings, self._references),
+            personal_tapes(configured_people(settings), self._references),
             self._find_accounts,
             now=self._kernel.now,
             zone=self._kernel.zone,

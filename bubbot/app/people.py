@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from bubbot.app.feature_settings import configured_people
 from bubbot.app.installed import load_features
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.state import ACCESS_PROJECTION
@@ -13,18 +12,16 @@ from bubbot.features.memory.scopes import user_tape
 from bubbot.features.people.commands import PeopleOptions
 from bubbot.features.people.record import PersonalTapes
 from bubbot.features.topics.names import TAKEN_UP
-from bubbot.ports.access import NO_LISTED_PEOPLE
+from bubbot.ports.access import NO_LISTED_PEOPLE, ListedPeople
 from bubbot.ports.channel import Role
 from bubbot.ports.people import Account, FindAccounts
-from bubbot.settings.loader import Settings
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService
 
 
-def personal_tapes(settings: Settings, references: ReferenceRegistry) -> PersonalTapes:
-    """Return what the tapes mean under these settings."""
-    listed = configured_people(settings)
+def personal_tapes(listed: Mapping[str, ListedPeople], references: ReferenceRegistry) -> PersonalTapes:
+    """Return what the tapes mean, with the people that the configuration lists, by channel."""
 
     def find_role(account: Account) -> str:
         channel, number = account
@@ -40,10 +37,10 @@ def personal_tapes(settings: Settings, references: ReferenceRegistry) -> Persona
     )
 
 
-def people_options(settings: Settings) -> PeopleOptions:
+def people_options(listed: Mapping[str, ListedPeople]) -> PeopleOptions:
     """Return what the commands of a shell get, with the facts of installed packages."""
 
     def find_accounts(open_tape: Callable[[str], TapeService]) -> FindAccounts:
         return AccountLinks(open_tape(ACCESS_PROJECTION.tapes), ProjectionRunner()).linked_accounts
 
-    return PeopleOptions(personal_tapes(settings, load_features().references), find_accounts)
+    return PeopleOptions(personal_tapes(listed, load_features().references), find_accounts)

@@ -21,6 +21,8 @@ PACKAGE = "bubbot.features.people"
 MAX_PAGE_LINES = 5_000
 """The newest lines of each group that the page shows; the others are in the file of lines."""
 
+_KINDS_OF_CHATS = ("message", "attachment", "answer", "command", "correction", "reaction", "topic")
+
 
 class LineGroup(Struct, frozen=True):
     """Lines below one heading."""
@@ -65,15 +67,15 @@ def draw_page(record: PersonRecord, notes: Sequence[str], written: datetime, zon
 
 def _group(lines: Sequence[ExportLine], texts: Texts) -> list[LineGroup]:
     """Group the lines: those about the person first, then one group for each chat, in the order of the lines."""
-    groups: dict[str, list[ExportLine]] = {}
+    about, chats = dict[str, list[ExportLine]](), dict[str, list[ExportLine]]()
     for line in lines:
-        is_of_chat = line.kind in ("message", "attachment", "answer", "command", "correction", "reaction", "topic")
-        if is_of_chat or line.why == "wrote":
-            title = texts.say("person_group_chat", session=line.session) if line.session else texts.say("person_group_other_chats")
+        if line.kind not in _KINDS_OF_CHATS and line.why != "wrote":
+            about.setdefault(texts.say(f"person_group_{line.kind}"), []).append(line)
+        elif line.session:
+            chats.setdefault(texts.say("person_group_chat", session=line.session), []).append(line)
         else:
-            title = texts.say(f"person_group_{line.kind}")
-        groups.setdefault(title, []).append(line)
-    return [LineGroup(title, tuple(found)) for title, found in groups.items()]
+            chats.setdefault(texts.say("person_group_other_chats"), []).append(line)
+    return [LineGroup(title, tuple(found)) for title, found in (about | chats).items()]
 
 
 def _show_value(value: Any) -> str:

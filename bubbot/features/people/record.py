@@ -342,9 +342,9 @@ class PersonReader:
 
     def _list_names(self) -> Iterator[ExportLine]:
         for account in self._accounts:
-            yield ExportLine(kind="name", why="account", text=":".join(account), data={"field": "id"})
+            yield ExportLine(kind="name", why="account", text=":".join(account))
         for (name, kind, value), (first, last) in self._names.items():
-            data = {"account": name, "field": kind, "last": last}
+            data = {"account": name, "what": kind, "last": last}
             yield ExportLine(kind="name", why="account", date=first, text=value, data=data)
 
     def _list_roles(self) -> Iterator[ExportLine]:

@@ -27,7 +27,6 @@ from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, SteppingClock
-from tests.made_settings import make_settings
 from tests.turns import Bench, KeptChannel, Options, running
 
 ANN, BOB = "1", "2"
@@ -54,7 +53,7 @@ class PeopleHome:
         self.consents = ConsentService(self.tape("bubbot/access"), ProjectionRunner(), self.find_accounts)
         self.exports = ExportCommands(
             store,
-            personal_tapes(make_settings(), OWN_REFERENCES),
+            personal_tapes({}, OWN_REFERENCES),
             self.find_accounts,
             now=self.clock,
             zone=ZoneInfo("UTC"),

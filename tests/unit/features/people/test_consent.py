@@ -19,7 +19,6 @@ from bubbot.tape.projection import ProjectionRunner, read_projection
 from bubbot.texts import Texts
 from tests.callers import run_shell
 from tests.doubles import CountingIds
-from tests.made_settings import make_settings
 from tests.tapes import whole
 from tests.unit.features.people.people_home import ANN, BOB, DISCORD_ANN, GROUP, PeopleHome, post, say
 
@@ -146,9 +145,7 @@ class TestTheShell:
         await home.link(TELEGRAM_ANN, LINKED_ANN)
         withdrawn = Consent(*LINKED_ANN, "training").to_entry(Consent.EVENTS[1])
         await home.tape("bubbot/access").append([withdrawn])
-        context = CommandContext(
-            home.store, "home", home.clock, CountingIds(), settings=people_options(make_settings())
-        )
+        context = CommandContext(home.store, "home", home.clock, CountingIds(), settings=people_options({}))
         every = await run_shell("access consents", context)
         assert every.data is not None
         rows = [(row["account"], row["purpose"], row["given"], row["allowed"]) for row in every.data["consents"]]

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.feature_settings import configured_people
 from bubbot.app.people import people_options
 from bubbot.features.access.facts import AccessRequested, AccountUnlinked, Audit, RoleGranted
 from bubbot.features.approvals.facts import ApprovalDecided, ToolGranted
@@ -338,7 +339,7 @@ class TestInAChat:
             first = bench.channel.received["about-me.jsonl"].decode().splitlines()
             await say(bench, ANN, ",export.me")
             second = bench.channel.received["about-me.jsonl"].decode().splitlines()
-        passing = ('"field":"name"', '"tape":"bubbot/inbox/telegram"')  # the dates of a name; a command that runs
+        passing = ('"what":"name"', '"tape":"bubbot/inbox/telegram"')  # the dates of a name; a command that runs
         assert {line for line in first if not any(part in line for part in passing)} < set(second)
         assert sum(",export.me" in line for line in second) == 2
 
@@ -383,7 +384,9 @@ class TestInAShell:
 
     async def test_the_command_of_the_shell_gets_what_the_tapes_mean_from_the_settings(self, home: PeopleHome) -> None:
         settings = make_settings(channels={"telegram": {"members": [int(ANN)]}})
-        context = CommandContext(home.store, "home", home.clock, CountingIds(), settings=people_options(settings))
+        context = CommandContext(
+            home.store, "home", home.clock, CountingIds(), settings=people_options(configured_people(settings))
+        )
         result: Any = await run_shell("access export", context, f"telegram:{ANN}", "out")
         lines = [json.loads(line) for line in result.files["about-me.jsonl"].splitlines()]
         assert [line["text"] for line in lines if line["kind"] == "role"] == ["member"]
