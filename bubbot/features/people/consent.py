@@ -134,7 +134,7 @@ class ConsentService:
 
     @command(
         "consent",
-        chat=("consent",),
+        chat=("people.consent", "consent"),
         form="[purpose] [answer]",
         in_shell=False,
         is_direct=True,

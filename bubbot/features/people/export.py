@@ -118,7 +118,7 @@ class ExportCommands:
 
     @command(
         "export me",
-        chat=("export.me",),
+        chat=("people.export", "export.me"),
         in_shell=False,
         is_direct=True,
         effect=READS_PEOPLE,

@@ -359,7 +359,7 @@ class TestInAChat:
 
     async def test_a_model_cannot_ask_for_it(self, home: PeopleHome) -> None:
         async with home.on("telegram") as bench:
-            assert [tool.for_model for tool in bench.toolbox if tool.name in ("export.me", "consent")] == [False, False]
+            assert [tool.for_model for tool in bench.toolbox if tool.name in ("people.export", "people.consent")] == [False, False]
 
     async def test_a_large_one_says_what_had_no_room(self, home: PeopleHome, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("bubbot.features.people.export.MAX_CHAT_CHARS", 3_000)
