@@ -36,7 +36,15 @@ from bubbot.errors import (
 from bubbot.log import printable
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.turn import Turn
-from bubbot.shell_command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult, TableResult
+from bubbot.shell_command import (
+    Command,
+    CommandContext,
+    CommandFailure,
+    CommandGroup,
+    CommandResult,
+    FolderResult,
+    TableResult,
+)
 from bubbot.tape.entry import thaw
 from bubbot.texts import COMMAND_PREFIX, Texts
 from bubbot.tool import CallPlan, CommandHelp, CommandPlace, Effect, EffectKind, PlanCall, RerunModel, Tool, ToolOutput
@@ -446,8 +454,8 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
 
     `--json` prints the fields of the type that the method declares; a subclass may have more for its sentences. A result may
     have `exit_code`, and `is_text` if it holds texts of people, which lose in a terminal only what that would obey; `is_raw`
-    if it is for other programs, `file`, the new file that it is written to, or that gets `content`, and `is_error` if it says
-    why nothing was done. With `rows` it is a table, below which its method `footer` says more; a row may have `right`, the
+    if it is for other programs, `file`, the new file that it is written to, or that gets `content`, `folder`, a new folder for
+    `files` of a command that reads, and `is_error` if it says why nothing was done. With `rows` it is a table, below which its method `footer` says more; a row may have `right`, the
     columns of numbers, and the sentence `header` of its type.
 
     Args:
@@ -478,6 +486,8 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         text = describe(spec, service, result, caller)
         if not getattr(result, "is_text", False):
             text = printable(text, keep="\n")
+        if getattr(result, "folder", None) is not None:
+            return FolderResult(f"{text}\n", data=data, folder=result.folder, files=result.files)
         answer = CommandFailure if getattr(result, "is_error", False) else CommandResult
         return answer(
             f"{text}\n" if text else "",

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Generic, Protocol, TypeAlias, get_type_hints
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct, to_builtins
+from msgspec import field as msgspec_field
 from typing_extensions import TypeVar
 
 from bubbot.arguments.fields import Args, ArgumentField, NoArguments, fields_of, form_fields, require_args
@@ -295,6 +296,18 @@ class TableResult(CommandResult, frozen=True):
 
     right: tuple[int, ...] = ()
     header: tuple[str, ...] = ()
+
+
+class FolderResult(CommandResult, frozen=True):
+    """An answer with the files of a new folder. Only commands that read have one.
+
+    Attributes:
+        folder: the new folder.
+        files: what they hold, by their paths below it.
+    """
+
+    folder: str = ""
+    files: Mapping[str, bytes] = msgspec_field(default_factory=dict)
 
 
 class ShellInput(Protocol):

@@ -345,6 +345,7 @@ async def open_bot(
             kernel,
             settings,
             home=home,
+            store=base_store,
             load_model=models.get_model,
             find_model=models.model_for_turn,
             lessons=lessons,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bubbot.features.budget.limits import ModelFacts
     from bubbot.features.budget.settings import BudgetSettings
     from bubbot.features.memory.opening import MemoryCommandOptions
+    from bubbot.features.people.commands import PeopleOptions
     from bubbot.features.strategies.compare import StrategyComparer
     from bubbot.features.usage.reporter import UsageReporter
 
@@ -96,6 +97,13 @@ def _memory_options(settings: Settings) -> MemoryCommandOptions:
     return MemoryCommandOptions(settings.section(MemorySettings), find_accounts, find_grants, sources)
 
 
+def _people_options(settings: Settings) -> PeopleOptions:
+    # Imported here: what the tapes of a home mean is for few commands.
+    from bubbot.app.people import people_options
+
+    return people_options(configured_people(settings))
+
+
 def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
     """Return the limits and the facts about the configured models."""
     from bubbot.app.budget import model_facts
@@ -109,6 +117,7 @@ _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
         "access": configured_people,
         "budget": budget_settings,
         "memory": _memory_options,
+        "people": _people_options,
         "strategies": _strategy_comparer,
         "trace": lambda settings: settings.trace,
         "usage": _usage_reporter,

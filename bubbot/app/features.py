@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from bubbot.app.budget import model_facts
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.feature_settings import configured_people
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
 from bubbot.app.own_features import FEATURES, find_parts, session_events
+from bubbot.app.people import personal_tapes
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
@@ -32,7 +34,11 @@ from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.memories import MemorySources
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
+from bubbot.features.people.consent import CONSENT_TAPE, ConsentService
+from bubbot.features.people.export import ExportCommands
+from bubbot.features.people.feature import people_feature
 from bubbot.features.replay.facts import REPLAY_TAPE
+from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.feature import search_feature
@@ -64,6 +70,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.provenance import most_foreign
 from bubbot.tape.references import ReferenceRegistry, declared_references
+from bubbot.tape.store import TapeStore
 from bubbot.tool import Tool
 
 if TYPE_CHECKING:
@@ -102,6 +109,7 @@ class BotFeatures:
         approvals: decide which calls of models need a yes; None: all calls run.
         budget: None without budgets.
         memory: None without memory.
+        consents: what people allow their words to be used for.
         problems: the problems of installed features.
         around_model: middleware around each model call, under the current settings.
     """
@@ -112,6 +120,7 @@ class BotFeatures:
         settings: Settings,
         *,
         home: Home,
+        store: TapeStore,
         load_model: Callable[[str], Model],
         find_model: FindModel,
         lessons: ModelLessons,
@@ -126,6 +135,7 @@ class BotFeatures:
         """Build the features that last across reloads.
 
         Args:
+            store: the tapes, for what reads those of all chats.
             names: a subset of `FEATURES`.
             factories: the features of installed packages.
             memory_strategies: what packages offer that chooses for memory views.
@@ -144,6 +154,8 @@ class BotFeatures:
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.section(ScheduleSettings)) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
+        self._store, self._find_accounts = store, links.linked_accounts
+        self.consents = ConsentService(kernel.open_tape(CONSENT_TAPE), kernel.projections, links.linked_accounts)
         shared = SharedZones(kernel.open_tape, kernel.now, links)
         self.memory = (
             MemoryFeature(
@@ -264,6 +276,7 @@ class BotFeatures:
             channel_tapes: the inbox and outbox tapes.
         """
         self._list_tools = list_tools
+        kernel = replace(self._kernel, recompose=recompose)
         self._lasting = {name: feature.renew() if feature.renew else feature for name, feature in self._lasting.items()}
         made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
@@ -281,10 +294,11 @@ class BotFeatures:
                 bot_name=settings.bot.name,
             ),
             "search": lambda: search_feature(find_visits),
+            "people": lambda: self._build_people(settings),
+            "replay": lambda: replay_feature(kernel, self.consents),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
         }
-        kernel = replace(self._kernel, recompose=recompose)
         creates = {name: partial(create, kernel, settings) for name, create in find_parts("feature", "create")}
         builders: dict[str, Callable[[], Feature]] = {**creates, **made}
         own = [
@@ -296,6 +310,16 @@ class BotFeatures:
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
+
+    def _build_people(self, settings: Settings) -> Feature:
+        exports = ExportCommands(
+            self._store,
+            personal_tapes(configured_people(settings), self._references),
+            self._find_accounts,
+            now=self._kernel.now,
+            zone=self._kernel.zone,
+        )
+        return people_feature(self.consents, exports)
 
     def _build_attachments(self, settings: Settings, models: ModelSet) -> Callable[[], Feature]:
         def build() -> Feature:

@@ -29,7 +29,7 @@ from bubbot.tape.fact import models_of
 
 FEATURES = (
     "access", "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule",
-    "agents", "budget", "web", "shell", "otel", "trace", "config", "approvals",
+    "agents", "budget", "people", "web", "shell", "otel", "trace", "config", "approvals",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come first.
 

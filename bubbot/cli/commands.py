@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.arguments.fields import Args, dump_args, dump_given, fields_of
-from bubbot.cli.files import open_output
+from bubbot.cli.files import create_folder, open_output
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
@@ -31,6 +31,7 @@ from bubbot.shell_command import (
     CommandFailure,
     CommandGroup,
     CommandResult,
+    FolderResult,
     RunCommand,
     TableResult,
     TypeCommand,
@@ -80,6 +81,8 @@ async def run_command(
     if result.file is not None or (result.raw and not setup.as_json):
         with open_output(result.file, replace_controls) as write:
             write(result.content or result.text.encode())
+    if isinstance(result, FolderResult):
+        create_folder(Path(result.folder), result.files)
     if setup.as_json:
         show_record(result.data)
         return result.code
@@ -93,6 +96,8 @@ async def run_command(
         show(result.text, end="")
     if result.file is not None:
         show(f"Exported to {result.file}.")
+    if isinstance(result, FolderResult):
+        show(f"Exported to {result.folder}.")
     return result.code
 
 

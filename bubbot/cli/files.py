@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -62,6 +62,24 @@ def create_file(path: Path) -> Iterator[Callable[[bytes], object]]:
         if isinstance(error, OSError):
             raise ConfigError(f"{path} could not be written ({error.strerror}) and was removed") from error
         raise
+
+
+def create_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """Create a folder that only its owner can read, with these files by their paths below it. Raise `ConfigError`.
+
+    If a file cannot be written, those before it stay.
+    """
+    try:
+        path.mkdir(mode=0o700)
+        for folder in sorted({(path / name).parent for name in files} - {path}):
+            folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} already exists: name another folder") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be made ({error.strerror}): name another folder") from error
+    for name, content in files.items():
+        with create_file(path / name) as write:
+            write(content)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -149,9 +150,14 @@ def load_group(word: str, rows: Mapping[str, CommandRow] = COMMANDS) -> CommandG
 
         return load_command_group(word)
     module = rows[word].module
-    constant = "COMMANDS" if module.startswith("bubbot.features.") else f"{word.upper()}_COMMANDS"
-    group: CommandGroup[CommandSyntax] = getattr(import_module(module), constant)
-    return group
+    if not module.startswith("bubbot.features."):
+        group: CommandGroup[CommandSyntax] = getattr(import_module(module), f"{word.upper()}_COMMANDS")
+        return group
+    # Imported here: the words of the command line itself need no feature.
+    from bubbot.app.commands import load_shared
+
+    group = import_module(module).COMMANDS
+    return replace(group, commands=(*group.commands, *load_shared(word)))
 
 
 def _sentence(error: BubbotError) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -11,7 +12,7 @@ from bubbot.ports.inbox import InboundsDone, InboundsInterrupted
 from bubbot.ports.outbox import OutboxIntent, PartReceipt
 from bubbot.ports.session_names import ChatMoved
 from bubbot.tape.events import KERNEL_REFERENCES
-from bubbot.tape.fact import Fact, models_of
+from bubbot.tape.fact import Fact, PersonalFields, models_of
 from bubbot.tape.references import EntryId, PersonId, SessionId
 
 
@@ -31,6 +32,9 @@ class InboundReceived(Fact, kw_only=True):
     """A message or a press was accepted: an `Inbound`, with the session to which it belongs."""
 
     EVENTS = ("inbox/received",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType(
+        {"sender.id": ("sender", "text", "time", "attachments"), "quote.sender.id": ("quote",)}
+    )
     channel: str
     external_id: str
     chat: str
@@ -60,6 +64,12 @@ class MessageChanged(Fact, kw_only=True):
     """A session changes without a turn: `what` kind of change it is, and the fields of that kind."""
 
     EVENTS = ("inbox/changed",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType(
+        {
+            "sender.id": ("what", "sender", "text", "emojis", "time", "attachments"),
+            "quote.sender.id": ("quote",),
+        }
+    )
     what: str | UnsetType = UNSET
     channel: str | UnsetType = UNSET
     external_id: str | UnsetType = UNSET
@@ -86,6 +96,7 @@ class BotAddedToGroup(Fact):
     """An owner added the bot to a group."""
 
     EVENTS = ("inbox/added",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("channel", "time")})
     channel: str
     chat: str
     by: PersonId
@@ -124,6 +135,7 @@ class PressRefused(Fact):
     """A press of a button did nothing."""
 
     EVENTS = ("inbox/press-refused",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"sender": ("reason",)})
     session: SessionId
     sender: PersonId
     message: str

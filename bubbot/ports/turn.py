@@ -9,6 +9,7 @@ from datetime import tzinfo
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import ModelCallDenied
+from bubbot.identity import is_id
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
     Button,
@@ -22,6 +23,7 @@ from bubbot.ports.channel import (
     Sender,
 )
 from bubbot.ports.model import Model, ModelReply, ToolCall, ToolSpec
+from bubbot.ports.people import Account
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import Clock, spans_of
@@ -346,6 +348,14 @@ class Turn:
     def is_typed(self) -> bool:
         """True if people wrote the answered messages."""
         return self.origin == HUMAN_ORIGIN
+
+    @property
+    def typing_account(self) -> Account | None:
+        """The account of the one person who typed what it answers; None if several did, or a bot, or nobody."""
+        people = {self.sender.id, *(accepted.inbound.sender.id for accepted in self.inbounds)}
+        if self.sender.bot or len(people) > 1 or not is_id(self.sender.id) or not self.is_typed:
+            return None
+        return self.session.partition(":")[0], self.sender.id
 
     def note_answer(self, source: Source) -> None:
         """Note the provenance of words in its answer."""

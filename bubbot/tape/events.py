@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.fact import Fact, models_of
+from bubbot.tape.fact import Fact, PersonalFields, models_of
 from bubbot.tape.provenance import PROVENANCE, VOUCHED, Source
 from bubbot.tape.references import (
     BlobDigest,
@@ -104,6 +104,7 @@ class MessageReaction(Fact):
     """The reactions of a person to a message; without `entry` if the message is not known."""
 
     EVENTS = ("reaction",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"sender.id": ("emojis",)})
     message: str
     emojis: tuple[str, ...]
     sender: Annotated[JsonObject, SenderData]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, get_args
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, dataclass_transform, get_args
 
 import msgspec
 from msgspec import Struct
@@ -18,19 +18,25 @@ from bubbot.errors import TapeCorrupt
 from bubbot.tape.entry import JsonObject, TapeEntry, event, thaw
 from bubbot.tape.provenance import Source, source_of
 
+PersonalFields: TypeAlias = Mapping[str, tuple[str, ...]]
+"""The fields that are of a person alone, by the path of the field that names the person."""
+
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Fact(Struct, frozen=True):
     """The payload of an event, or of an event and of the one that revokes it. Subclasses are frozen, too.
 
     Give a field a default if older tapes lack it, and `UNSET` if a payload may leave it out. No field may be called
-    `subject`, `payload`, `to_entry`, `of`, `try_of` or `upgrade`.
+    `subject`, `payload`, `to_entry`, `of`, `try_of`, `upgrade`, `personal_data` or `quoted_texts`.
 
     Attributes:
         EVENTS: the names on the tape, which never change. The second one revokes the first one.
+        PERSONAL: by the path of each field that names a person, the fields that are of this person and nobody else: what
+            the person gets of it who asks for everything about them.
     """
 
     EVENTS: ClassVar[tuple[str, ...]] = ()
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({})
 
     @classmethod
     def of(cls, entry: TapeEntry) -> Self:
@@ -62,6 +68,15 @@ class Fact(Struct, frozen=True):
         """Return the data to append, in the order of the class's fields, without `UNSET` ones."""
         data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_thaw_object)
         return data
+
+    def personal_data(self, path: str) -> dict[str, Any]:
+        """Return what is of the person that the field at this path names; nothing if it is not declared."""
+        data = self.payload()
+        return {name: data[name] for name in self.PERSONAL.get(path, ()) if name in data}
+
+    def quoted_texts(self) -> Iterator[tuple[Sequence[Any], str]]:
+        """Yield what it quotes word for word of other entries: tape and id of each, and the text."""
+        return iter(())
 
     def to_entry(self, name: str = "", /, *, key: str | None = None, **meta: Any) -> TapeEntry:
         """Make the entry to append.

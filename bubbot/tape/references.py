@@ -160,6 +160,26 @@ def _field_keys(model: type) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class PersonReference:
+    """A person that a fact names.
+
+    Attributes:
+        path: the field with the id.
+        channel: the name of the channel; empty for somebody without an account.
+        id: the numeric id there.
+    """
+
+    path: str
+    channel: str
+    id: str
+
+    @property
+    def account(self) -> tuple[str, str]:
+        """Channel and id."""
+        return self.channel, self.id
+
+
+@dataclass(frozen=True, slots=True)
 class ReferenceRegistry:
     """The references of every format of entry.
 
@@ -196,6 +216,20 @@ class ReferenceRegistry:
         """Yield the values of the fields of an event that name blobs of the same tape."""
         for path in self.of_event(entry.name or "").blobs if entry.kind == Kind.EVENT else ():
             yield from _values(entry.payload.get("data"), _steps(path))
+
+    def find_people(self, entry: TapeEntry, channel: str = "") -> Iterator[PersonReference]:
+        """Yield the people that the fields of an event name.
+
+        A person is on the channel that stands beside the id, else on that of the fact, else on `channel`.
+        """
+        for path in self.of_event(entry.name or "").people if entry.kind == Kind.EVENT else ():
+            *outer, last = _steps(path)
+            for found in _values(entry.data, outer):
+                number = found.get(last) if isinstance(found, Mapping) else None
+                beside = (found.get(f"{last}_channel"), found.get("channel")) if isinstance(found, Mapping) else ()
+                names = [name for name in (*beside, entry.data.get("channel")) if isinstance(name, str)]
+                if isinstance(number, str):
+                    yield PersonReference(path, names[0] if names else channel, number)
 
     def with_events(self, events: Mapping[str, type]) -> ReferenceRegistry:
         """Return a registry that also knows these events. Raise `EntryInvalid` if one is declared already.

@@ -17,7 +17,6 @@ from bubbot.features.access.results import MAX_NAME_CHARS, format_name, parse_ro
 from bubbot.features.access.service import ACCESS_TAPE, LINK_CODE_LIFETIME, AccessService, LinkRefusal
 from bubbot.features.access.state import AccountKey, expires_at
 from bubbot.formatting import clean, clean_label
-from bubbot.identity import is_id
 from bubbot.ports.access import Audience
 from bubbot.ports.channel import Button, ButtonSet, Outbound, Role
 from bubbot.ports.turn import Turn
@@ -287,10 +286,9 @@ def _link_buttons(texts: Texts) -> tuple[Button, ...]:
 
 def _own_account(turn: Turn) -> AccountKey:
     """Return the account of the one person who typed the command. Raise `CommandRefused` if there is none."""
-    people = {turn.sender.id, *(accepted.inbound.sender.id for accepted in turn.inbounds)}
-    if turn.sender.bot or len(people) > 1 or not is_id(turn.sender.id) or not turn.is_typed:
+    if turn.typing_account is None:
         raise CommandRefused("link_bot")
-    return turn.session.partition(":")[0], turn.sender.id
+    return turn.typing_account
 
 
 def _account_label(account: AccountKey) -> str:
@@ -321,7 +319,7 @@ COMMANDS = make_group(
     open_access,
     "Manage who may talk to the bot. Nobody may until you allow it: a stranger who writes to the bot gets a "
     "pairing code and tells it to you, and you approve it here. Or list numeric ids under owners, admins and "
-    "members of [channels.NAME] in config.toml. `list`, `role`, `pending`, `readings`, `audits` and `history` are read-only "
-    "and work while the bot runs.",
+    "members of [channels.NAME] in config.toml. `list`, `role`, `pending`, `readings`, `audits`, `history`, "
+    "`consents` and `export` are read-only and work while the bot runs.",
     help_line="manage who may talk to the bot",
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from bubbot.tape.fact import Fact
+from types import MappingProxyType
+from typing import ClassVar
+
+from bubbot.tape.fact import Fact, PersonalFields
 from bubbot.tape.references import EntryId, PersonId, SessionId
 
 
@@ -19,6 +22,7 @@ class RoleGranted(Fact):
     """
 
     EVENTS = ("access/granted",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id", "role", "how", "name")})
     channel: str
     id: PersonId
     role: str
@@ -42,6 +46,7 @@ class AccessRevoked(Fact):
     """
 
     EVENTS = ("access/revoked",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id")})
     channel: str
     id: PersonId
     by: str
@@ -82,6 +87,7 @@ class AccessRequested(Fact):
     """
 
     EVENTS = ("access/requested",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id", "name")})
     channel: str
     id: PersonId
     chat: str
@@ -103,6 +109,7 @@ class AccessDeclined(Fact):
     """
 
     EVENTS = ("access/declined",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id")})
     channel: str
     id: PersonId
     by: str
@@ -144,6 +151,7 @@ class Audit(Fact):
     """
 
     EVENTS = ("access/audit_granted", "access/audit_revoked")
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id")})
     channel: str
     id: PersonId
     session: SessionId
@@ -174,6 +182,7 @@ class PairingCode(Fact):
     """
 
     EVENTS = ("access/code",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id", "name", "expires")})
     channel: str
     id: PersonId
     chat: str
@@ -238,6 +247,7 @@ class LinkCode(Fact):
     """
 
     EVENTS = ("access/link_code",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id", "expires")})
     channel: str
     id: PersonId
     session: SessionId
@@ -261,6 +271,7 @@ class LinkClaimed(Fact):
     """
 
     EVENTS = ("access/link_claimed",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id")})
     code: EntryId
     channel: str
     id: PersonId
@@ -289,6 +300,9 @@ class AccountsLinked(Fact):
     """
 
     EVENTS = ("access/linked",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType(
+        {"id": ("channel", "id"), "other": ("other_channel", "other")}
+    )
     code: EntryId
     channel: str
     id: PersonId
@@ -305,6 +319,7 @@ class AccountUnlinked(Fact):
     """
 
     EVENTS = ("access/unlinked",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"id": ("channel", "id")})
     channel: str
     id: PersonId
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
 from bubbot.ports.channel import Sender
 from bubbot.tape.entry import JsonObject
-from bubbot.tape.fact import Cited, Fact
+from bubbot.tape.fact import Cited, Fact, PersonalFields
 from bubbot.tape.references import EntryId, PersonId, SessionId, TapeEntryId
 from bubbot.tool import GrantKind, GrantTarget
 
@@ -114,6 +115,7 @@ class ApprovalAsked(Fact):
     """
 
     EVENTS = ("approval.asked",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"asker": ("verdict", "expires")})
     id: str
     calls: tuple[StoredCall, ...]
     verdict: str
@@ -179,6 +181,7 @@ class ApprovalOpened(Fact):
     """
 
     EVENTS = ("approval.opened",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"asker": ("verdict", "tools", "expires", "asker_name")})
     id: str
     session: SessionId
     tape: str
@@ -236,6 +239,7 @@ class ApprovalDecided(Fact):
     """
 
     EVENTS = ("approval.decided",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("verdict", "scope", "reason", "by_name", "surface")})
     id: str
     session: SessionId
     verdict: str
@@ -280,6 +284,7 @@ class AnswerRejected(Fact):
     """
 
     EVENTS = ("approval.rejected",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("reason",)})
     id: str
     reason: str
     by: PersonId
@@ -302,6 +307,7 @@ class ToolGranted(Fact, kw_only=True):
     """
 
     EVENTS = ("approval.granted",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("tool", "kind")})
     tool: str
     kind: str
     value: str
@@ -343,6 +349,7 @@ class GrantRevoked(Fact):
     """
 
     EVENTS = ("approval.revoked",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("because",)})
     grant: EntryId
     by: PersonId
     channel: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
@@ -54,6 +55,12 @@ class ExplanationEnded(Fact, frozen=True, kw_only=True):
     problems: tuple[str, ...]
     steps: int
     tokens: int
+
+    def quoted_texts(self) -> Iterator[tuple[TapeEntryId, str]]:
+        """Yield the quotation of each statement that rests on one entry."""
+        for statement in self.statements:
+            if statement.quote is not UNSET and len(statement.cites) == 1:
+                yield statement.cites[0], statement.quote
 
 
 EXPLAINED = ExplanationEnded.EVENTS[0]

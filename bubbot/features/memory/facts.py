@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+from typing import Any, ClassVar
+
 from msgspec import UNSET, Struct, UnsetType
 
-from bubbot.tape.fact import Fact
+from bubbot.tape.fact import Fact, PersonalFields
 from bubbot.tape.references import EntryId, PersonId, SessionId
 
 
@@ -77,6 +80,12 @@ class MemorySaved(ZoneChange):
     new_lines: tuple[int, ...]
     lost: tuple[str, ...]
 
+    def personal_data(self, path: str) -> dict[str, Any]:
+        """Return the lines that were new: the others of the text may be of other people."""
+        lines = self.content.splitlines()
+        new = [lines[number] for number in self.new_lines if number < len(lines)]
+        return {"content": "\n".join(new)} if path == "by" else {}
+
 
 class MemoryNoted(ZoneChange):
     """Lines were added to the note of a day.
@@ -87,6 +96,7 @@ class MemoryNoted(ZoneChange):
     """
 
     EVENTS = ("memory/noted",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("date", "content")})
     date: str
     content: str
 
@@ -99,6 +109,7 @@ class MemoryForgot(ZoneChange):
     """
 
     EVENTS = ("memory/forgot",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("text",)})
     text: str
 
 
@@ -125,6 +136,7 @@ class MemoryRestored(ZoneChange):
     """
 
     EVENTS = ("memory/restored",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("version",)})
     version: EntryId
     sources: tuple[SessionId, ...] | UnsetType = UNSET
     long_term: str = ""
@@ -135,6 +147,7 @@ class MemoryCleared(ZoneChange):
     """Everything went."""
 
     EVENTS = ("memory/cleared",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ()})
 
 
 ZONE_FACTS: tuple[type[ZoneChange], ...] = (MemorySaved, MemoryNoted, MemoryForgot, MemoryRestored, MemoryCleared)

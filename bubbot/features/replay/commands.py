@@ -14,6 +14,7 @@ from bubbot.feature import Kernel
 from bubbot.features.replay.facts import REPLAY_TAPE, ReplayEnded, StepReplay, TurnReplay, replay_key
 from bubbot.features.replay.report import ReplayReport
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
+from bubbot.ports.people import AsksConsent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -66,6 +67,7 @@ class ReplayCommands:
         kernel: Kernel | None = None,
         strategies: ContextStrategies | None = None,
         recompose: Recompose | None = None,
+        consents: AsksConsent | None = None,
     ) -> None:
         """Set what only the running bot has.
 
@@ -73,7 +75,9 @@ class ReplayCommands:
             kernel: opens tapes for work that is thrown away.
             strategies: rebuild requests.
             recompose: builds the request of a recorded step as this code would.
+            consents: knows who allows that models are compared with their words.
         """
+        self._consents = consents
         self._kernel = kernel
         self._strategies = strategies
         self._recompose = recompose
@@ -120,16 +124,18 @@ class ReplayCommands:
         from bubbot.features.replay.rerun import rerun_turns
         from bubbot.features.replay.steps import replay_steps
 
-        steps, turns, model, problem = tuple[StepReplay, ...](), tuple[TurnReplay, ...](), "", ""
+        steps, turns, model, problem, left_out = tuple[StepReplay, ...](), tuple[TurnReplay, ...](), "", "", 0
         if args.again:
+            assert self._consents is not None
             model = (await turn.runner.find_model(turn)).name
-            turns, usage, problem = await rerun_turns(turn, tape, (args.first, last), self._strategies)
-            await turn.tape.append(usage)
+            again = await rerun_turns(turn, tape, (args.first, last), self._strategies, self._consents)
+            turns, problem, left_out = again.turns, again.problem, again.left_out
+            await turn.tape.append(again.usage)
         else:
             steps = await replay_steps(turn, tape, (args.first, last), self._strategies, self._recompose)
         is_equal = all(step.is_equal for step in steps) and not problem
         names = self._kernel.new_id()[:12], chat, tape.session, tape.name
-        fact = ReplayEnded(*names, args.first, last, model, is_equal, steps, turns, problem)
+        fact = ReplayEnded(*names, args.first, last, model, is_equal, steps, turns, problem, left_out)
         if await _read_entry(tape, last) != newest:  # what it quotes was erased, and must not come back here
             raise CommandRefused("replay_erased")
         turn.tape.stage(REPLAY_TAPE, [fact.to_entry(key=replay_key(turn.id))])

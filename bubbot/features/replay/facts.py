@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -109,6 +109,7 @@ class ReplayEnded(Fact, frozen=True):
         steps: the model calls, if requests were built again.
         turns: the turns, if they ran again.
         problem: what ended it early.
+        left_out: turns that did not run again, since somebody whose words their models were shown has not allowed it.
     """
 
     EVENTS = ("replay/ended",)
@@ -123,6 +124,11 @@ class ReplayEnded(Fact, frozen=True):
     steps: tuple[StepReplay, ...]
     turns: tuple[TurnReplay, ...]
     problem: str
+    left_out: int = 0
+
+    def quoted_texts(self) -> Iterator[tuple[TapeEntryId, str]]:
+        """Yield the question of each turn, by the first entry of the turn."""
+        return ((each.entry, each.question) for each in self.turns)
 
 
 REPLAYED = ReplayEnded.EVENTS[0]

@@ -74,6 +74,7 @@ class ReplayReport(Struct, frozen=True):
         steps: the model calls, if requests were built again.
         turns: the turns, if they ran again.
         problem: what ended it early.
+        left_out: turns that did not run again, since somebody whose words their models were shown has not allowed it.
     """
 
     is_text: ClassVar = True
@@ -88,6 +89,7 @@ class ReplayReport(Struct, frozen=True):
     steps: tuple[ReplayedStep, ...]
     turns: tuple[ReplayedTurn, ...]
     problem: str
+    left_out: int = 0
 
     @classmethod
     def of(cls, fact: ReplayEnded) -> ReplayReport:
@@ -131,6 +133,7 @@ def format_report(report: ReplayReport, texts: Texts, *, with_words: bool) -> st
             lines.append(_format_run(each.replayed, texts.say("replay_now"), texts))
             missed = each.replayed.not_recorded
             lines += [texts.say("replay_missed", count=missed)] if missed else []
+    lines += [texts.say("replay_left_out", count=report.left_out)] if report.left_out else []
     lines += [texts.say("replay_problem", problem=report.problem)] if report.problem else []
     return "\n".join(lines)
 

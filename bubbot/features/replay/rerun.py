@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bubbot.errors import BubbotError, ConfigError, EntryNotFound, LeaseLost, ModelCallDenied, StoreError
 from bubbot.features.replay.facts import RunSummary, TurnReplay
 from bubbot.formatting import clean
 from bubbot.ports.model import ModelReply, ToolCall
+from bubbot.ports.people import Account, AsksConsent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps, read_calls, read_results
-from bubbot.tape.entry import TapeEntry, canonical
+from bubbot.tape.entry import Kind, TapeEntry, canonical, sender_id, text_field
 from bubbot.tape.events import TURN_ENDS
 from bubbot.tape.handle import TapeHandle, ids_of
-from bubbot.tape.query import IdRanges, TapeQuery, cut_spans
+from bubbot.tape.provenance import TERMINAL_SENDER
+from bubbot.tape.query import IdRanges, TapeQuery, cut_spans, union
 from bubbot.tape.service import TapeService
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
 PURPOSE = "replay"
 NOT_RECORDED = "not recorded: in this replay nothing runs, and the turn that is replayed made no such call"
@@ -35,12 +38,36 @@ class ReplayDenied(Exception):
     """A budget or a rate ended the replay; the text says which."""
 
 
+class RerunResult(NamedTuple):
+    """What came of turns that ran again.
+
+    Attributes:
+        turns: how each went.
+        usage: the steps that say what that cost.
+        problem: what ended it early; empty for nothing.
+        left_out: turns that did not run, since somebody whose words they have has not allowed it.
+    """
+
+    turns: tuple[TurnReplay, ...]
+    usage: list[TapeEntry]
+    problem: str
+    left_out: int
+
+
 async def rerun_turns(
-    host: Turn, tape: TapeService, span: tuple[int, int], strategies: ContextStrategies
-) -> tuple[tuple[TurnReplay, ...], list[TapeEntry], str]:
-    """Run the turns of a range of entries again; return them, the steps that say what that cost, and what ended it early."""
-    turns, usage, problem = list[TurnReplay](), list[TapeEntry](), ""
+    host: Turn, tape: TapeService, span: tuple[int, int], strategies: ContextStrategies, consents: AsksConsent
+) -> RerunResult:
+    """Run the turns of a range of entries again, except those with words of people who have not allowed it.
+
+    To compare models is to evaluate them with the words of people. Who asks allows it for their own words.
+    """
+    turns, usage, problem, left_out = list[TurnReplay](), list[TapeEntry](), "", 0
     async for turn in find_turns(tape, *span):
+        people = await find_speakers(tape, turn)
+        asked = None if people is None else people - {host.typing_account}
+        if asked is None or not all([await consents.has_consented(account, "evaluation") for account in asked]):
+            left_out += 1
+            continue
         try:
             found, spent = await _rerun_turn(host, tape, turn, strategies)
         except ReplayDenied as error:
@@ -51,7 +78,30 @@ async def rerun_turns(
             continue
         turns.append(found)
         usage += spent
-    return tuple(turns), usage, problem
+    return RerunResult(tuple(turns), usage, problem, left_out)
+
+
+async def find_speakers(tape: TapeHandle, turn: TurnRecord) -> set[Account] | None:
+    """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
+
+    The person at the terminal is not among them. None if it is not known who spoke: the models were shown another chat.
+    """
+    head, channel = await tape.head(), tape.session.partition(":")[0]
+    spans = {tape.name: [span for step in turn.steps for span in cut_spans(step.shown, head)]}
+    for name, shown in (each for step in turn.steps for each in step.shown_elsewhere):
+        spans.setdefault(name, []).extend(shown)
+    if any(not name.startswith(SYSTEM_TAPE_PREFIX) for name in spans if name != tape.name):
+        return None
+    people = set[Account]()
+    queries = [
+        TapeQuery(name, IdRanges(union(shown)), kinds=(Kind.MESSAGE, Kind.EVENT)) for name, shown in spans.items()
+    ]
+    for entry in (entry for found in await tape.fetch(queries) for entry in found):
+        quote = entry.meta.get("quote")
+        quoted = sender_id(quote) if isinstance(quote, Mapping) and not quote.get("own") else ""
+        people |= {(channel, number) for number in {sender_id(entry.meta), quoted}}
+        people.add((text_field(entry.data, "channel"), text_field(entry.data, "by")))  # of memory that chats share
+    return {account for account in people if account[1] not in ("", TERMINAL_SENDER)}
 
 
 async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[TurnRecord]:

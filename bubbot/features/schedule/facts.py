@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from types import MappingProxyType
+from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, field
 
 from bubbot.ports.channel import HasChat
-from bubbot.tape.fact import Fact
+from bubbot.tape.fact import Fact, PersonalFields
 from bubbot.tape.references import PersonId, SessionId
 
 SCHEDULE_TAPE = "bubbot/schedule"
@@ -66,6 +67,9 @@ class Job(Fact):
     """
 
     EVENTS = ("schedule/added",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType(
+        {"by.id": ("job", "do", "text", "when", "zone", "since", "until", "name"), "granted.id": ()}
+    )
     id: str = field(name="job")
     session: SessionId
     place: ChatRef
@@ -104,6 +108,7 @@ class JobPaused(Fact):
     """A job does not fire for the time being; the reason is the name of a sentence, `detail` a value for it."""
 
     EVENTS = ("schedule/paused",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by.id": ("job",)})
     job: str
     by: Actor
     reason: str
@@ -114,6 +119,7 @@ class JobResumed(Fact):
     """A paused job goes on; what was due before `since` (ISO 8601) is not caught up with."""
 
     EVENTS = ("schedule/resumed",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by.id": ("job",)})
     job: str
     by: Actor
     since: str
@@ -123,6 +129,7 @@ class JobRemoved(Fact):
     """A job was removed."""
 
     EVENTS = ("schedule/removed",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by.id": ("job",)})
     job: str
     by: Actor
 
@@ -147,6 +154,7 @@ class ChatRules(Fact):
     """
 
     EVENTS = ("schedule/chat",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by.id": ("zone", "quiet")})
     session: SessionId
     zone: str = ""
     quiet: tuple[int, ...] = ()
@@ -171,6 +179,7 @@ class FiringRequested(Fact):
     """A person requested a firing for now; `mark` names it instead of an instant."""
 
     EVENTS = ("schedule/asked",)
+    PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by.id": ("job",)})
     job: str
     mark: str
     by: Actor

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from hashlib import sha256
-
 from bubbot.errors import ConfigError
 from bubbot.features.trace.timeline import TurnGroup, group_turns, read_rows
 from bubbot.tape.handle import TapeHandle
@@ -35,9 +32,3 @@ async def read_slice(tape: TapeHandle, first: int, last: int, texts: Texts) -> t
             raise ConfigError(texts.say("trace_export_long", limit=MAX_EXPORT_CHARS, first=first, last=row.id - 1))
         rows.append(row)
     return group_turns(rows)
-
-
-def file_policy(style: str) -> str:
-    """Return the content security policy of a file: this style, and nothing else."""
-    digest = b64encode(sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"

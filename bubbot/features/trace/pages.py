@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bubbot.errors import AccessError, BubbotError, EntryNotFound, TapeCorrupt
 from bubbot.features.trace.entries import describe_entry, pretty
-from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
+from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, read_slice
 from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
 from bubbot.features.trace.request import RequestReader, may_open_blobs
@@ -24,7 +24,7 @@ from bubbot.features.trace.turn_list import TurnList, read_turns
 from bubbot.features.trace.words import TextPage
 from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.panel import FeaturePanel, PanelQuery
-from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
+from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, file_policy, parse_number
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry, text_field, timestamp

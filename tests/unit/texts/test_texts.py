@@ -586,11 +586,16 @@ BUILT = (
     "trace_from_",
     "trace_kind_",
     "trace_none_",
+    "consent_button_",
+    "person_group_",
+    "person_line_",
+    "person_reason_",
+    "purpose_",
 )
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
 tests/unit/runtime/test_argument_errors.py say them all,
 tests/unit/features/memory/test_shared_zone.py, tests/unit/features/access/test_links.py and
-tests/unit/features/approvals/test_sentences.py theirs, tests/unit/features/trace/test_templates.py those of the trace page."""
+tests/unit/features/approvals/test_sentences.py and tests/unit/features/people theirs, tests/unit/features/trace/test_templates.py those of the trace page."""
 
 
 def _results() -> set[str]:

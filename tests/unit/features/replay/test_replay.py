@@ -16,6 +16,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import NoArguments
 from bubbot.features.budget.settings import BudgetSettings
+from bubbot.features.people.facts import Consent
 from bubbot.features.replay import rerun
 from bubbot.features.replay.panels import PANELS
 from bubbot.home import Home
@@ -78,10 +79,10 @@ class Bench:
     def __init__(self, bot: Bot, models: Mapping[str, Answering], looks: list[str]) -> None:
         self.bot, self.models, self.looks, self.number = bot, models, looks, 0
 
-    async def say(self, text: str, chat: str = CHAT, model: str = "") -> str:
-        """Say something at the terminal."""
+    async def say(self, text: str, chat: str = CHAT, model: str = "", person: str = "0") -> str:
+        """Say something at the terminal; another person than its owner is one in a chat of several."""
         self.number += 1
-        sender = Sender("0", "owner")
+        sender = Sender(person, "owner" if person == "0" else "Eve")
         inbound = Inbound(
             "stdin", f"m{id(self)}-{self.number}", chat, sender, text, "2026-11-21T20:21:00Z", model=model
         )
@@ -261,6 +262,28 @@ async def test_another_model_runs_in_forks_that_are_thrown_away_with_recorded_re
         steps = [entry for entry in await bench.entries("replay") if entry.name == "loop.step"]
         assert len(steps) == len(other.requests), "what it cost stays a fact"
         assert "Else: " not in str([entry.payload for entry in await bench.entries("replay")]), "only the fact quotes"
+
+
+async def test_turns_with_words_of_people_who_did_not_allow_evaluation_do_not_run_again(tmp_path: Path) -> None:
+    async with opened(tmp_path / "home", other=Answering("scripted/other", "Else: {text}")) as bench:
+        await bench.say("the owner speaks")
+        await bench.say("eve speaks", person="7")
+        await bench.say("the owner again")
+
+        async def rerun_questions() -> tuple[list[str], int]:
+            fact = await bench.replay("again=yes", model="scripted/other")
+            asked = "".join(map(str, bench.models["scripted/other"].requests))
+            bench.models["scripted/other"].requests.clear()
+            assert ("eve speaks" in asked) is (not fact["left_out"])
+            return [turn["question"].rpartition("] ")[2] for turn in fact["turns"]], fact["left_out"]
+
+        assert await rerun_questions() == (["the owner speaks"], 2), "the third turn was shown her words, too"
+        access, consent = bench.bot.channel_factory.open_tape("bubbot/access"), Consent("stdin", "7", "evaluation")
+        await access.append([consent.to_entry()])
+        assert await rerun_questions() == (["the owner speaks", "eve speaks", "the owner again"], 0)
+        await access.append([consent.to_entry(Consent.EVENTS[1])])
+        assert (await rerun_questions())[1] == 2, "a withdrawal holds at once"
+        assert "not allowed evaluation" in (await bench.replay("again=yes", model="scripted/other"))["text"]
 
 
 async def test_a_turn_with_a_step_of_unknown_cost_has_no_cost(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from jinja2 import Environment, nodes
 
+from bubbot.features.people.record import LineKind, LineReason
 from tests.docs.pages import ROOT
 from tests.unit.texts.test_texts import SENTENCES, wanted
 
@@ -19,6 +21,8 @@ BUILT = {
     "trace_from_": ("people", "world"),
     "trace_kind_": ("sessions", "archives", "system"),
     "trace_none_": ("sessions", "archives", "system"),
+    "person_line_": get_args(LineKind),
+    "person_reason_": get_args(LineReason),
 }
 
 

@@ -1,0 +1,1 @@
+"""People: what the home holds about each of them, and what they allow."""
