@@ -74,4 +74,5 @@ from bubbot.tape.service import TapeService as TapeService
 from bubbot.tape.view import View as View
 from bubbot.tool import Tool as Tool
 
+__all__: list[str]
 __version__: str
