@@ -304,6 +304,21 @@ class TestBot:
             async with open_bot(tmp_path, {"modle": {}}):
                 pass
 
+    async def test_retrieval_recalls_through_the_same_interface_once_a_chat_has_chosen_it(self, tmp_path: Path) -> None:
+        async with open_bot(tmp_path, {"model": {"name": "scripted"}}) as bot:
+            await bot.say("My locker has the number 4711")
+            await bot.say(",new")
+            await bot.say("What is a locker?")
+            await bot.say(",strategy retrieval")
+            await bot.say("And which number has my locker now?")
+            assert "equal to the recorded one" in (await bot.say(",why yes")).text
+            tape = bot.tape("stdin:default")
+            (entries,) = await tape.fetch([TapeQuery(tape.name)])
+        said = next(entry.id for entry in entries if entry.payload.get("content") == "My locker has the number 4711")
+        recalled = [entry.data["entries"] for entry in entries if entry.name == "context/recalled"]
+        assert len(recalled) == 1, "only after the chat has chosen it"
+        assert any(low <= said <= high for low, high in recalled[0])
+
     async def test_without_tables_it_reads_the_file_of_the_home(self, tmp_path: Path) -> None:
         Home(tmp_path).ensure()
         (tmp_path / "config.toml").write_text('[model]\nname = "scripted"\n[bot]\nlanguage = "de"\n')

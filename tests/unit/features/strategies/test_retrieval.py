@@ -12,14 +12,11 @@ from msgspec import structs
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import StoreUnavailable
-from bubbot.feature import Feature
 from bubbot.features.strategies.facts import ContextRecalled
-from bubbot.features.strategies.recall import join_ranks, rank_before, recall_for
-from bubbot.middleware import CallNext
+from bubbot.features.strategies.recall import join_ranks, make_retrieval, rank_before
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
 from bubbot.ports.model import ModelTraits
-from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
@@ -33,12 +30,8 @@ CODE = "my locker code is 4711"
 
 
 def recalling(budget: int = 800) -> Options:
-    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        await recall_for(turn, budget)
-        return await call_next(turn)
-
-    policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
-    return Options(compose=policy, features=[Feature(name="strategies", around_turn=(recall,))])
+    strategies = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: budget))
+    return Options(compose=ContextPolicy("retrieval", strategies=strategies))
 
 
 @pytest.fixture
