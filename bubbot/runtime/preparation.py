@@ -10,6 +10,7 @@ from msgspec import structs
 
 from bubbot.errors import BubbotError, EntryInvalid, LeaseLost, ModelCallDenied, StoreError, StrategyFailed
 from bubbot.formatting import clean
+from bubbot.log import redact
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.ports import StrategyPorts, StrategySources
 from bubbot.runtime.context.strategy import ContextStrategy, PreparationInput
@@ -47,7 +48,7 @@ class TurnPreparation:
 def describe_failure(selector: str, error: BubbotError) -> StrategyFailure:
     """Describe a failed strategy in one line."""
     problem = error.problem if isinstance(error, StrategyFailed) else str(error)
-    return StrategyFailure(selector, " ".join(clean(problem).split())[:MAX_PROBLEM_CHARS])
+    return StrategyFailure(selector, " ".join(clean(redact(problem)).split())[:MAX_PROBLEM_CHARS])
 
 
 async def run_preparation(
