@@ -268,3 +268,19 @@ async def test_what_a_sub_task_wrote_is_no_evidence(bench: Bench) -> None:
     await new_window(bench)
     await bench.say("what was the code of my locker?")
     assert await bench.events("context/recalled") == []
+
+
+@pytest.mark.parametrize("parts", range(1, 5))
+async def test_room_for_evidence_is_made_before_it_is_chosen_so_that_it_has_what_the_cut_leaves_out(
+    memory_store: InMemoryStore, parts: int
+) -> None:
+    model = ScriptedModel({"default": [{"text": "Fine."}]}, traits=ModelTraits(context_tokens=6_000))
+    async with running(memory_store, model, recalling(750)) as bench:
+        for number in range(6):
+            await bench.say(f"a locker, number {number}, " + "and much more to say of it " * 18)
+        await new_window(bench)
+        await bench.say(CODE)
+        for number in range(parts):
+            await bench.say(f"part {number}: " + "words that fill the window " * 12)
+        await bench.say("what was the code of my locker?")
+        assert CODE in str(asked(bench.requests[-1])), "neither shown nor recalled"
