@@ -21,7 +21,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from bubbot.app.search import open_indexing
-from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.topics.view import CurrentTopicView
 from bubbot.runtime.compose import ContextPolicy
@@ -30,7 +29,7 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
-from tests.long_talk import TalkCase, recalling
+from tests.long_talk import RECALLING, TalkCase
 from tests.summarising import summary_case
 from tests.turns import HOME, Bench, Options, running
 
@@ -82,10 +81,8 @@ async def open_chat(stack: AsyncExitStack, folder: Path, size: int, selector: st
     """A bot with a chat of so many entries."""
     entries = [entry for number in range(size // 5) for entry in made_turn(number)]
     store = await fill(stack, folder, entries, per_window=250 if selector == "summary" else 0)
-    policy = ContextPolicy(selector, strategies=OWN_STRATEGIES)
+    policy = ContextPolicy(selector, strategies=RECALLING)
     case = summary_case(0.0) if selector == "summary" else TalkCase(selector, 0.0)
-    if selector == "retrieval":
-        case = TalkCase(selector, 0.0, features=recalling)
     options = Options(compose=policy, features=case.features())
     bench = await stack.enter_async_context(running(store, case.make_model(), options))
     case.on_running(bench)

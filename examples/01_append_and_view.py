@@ -1,34 +1,17 @@
-"""A tape in a file: append facts, open a new window, and read both through views. Nothing is ever overwritten."""
+"""A tape in a home: append facts, open a new window, and read both through views. Nothing is ever overwritten."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from datetime import UTC, datetime
-from pathlib import Path
 from tempfile import TemporaryDirectory
-from uuid import uuid4
 
-from bubbot.features.conversation.anchors import AnchorsView
-from bubbot.runtime.context.view import ContextView
-from bubbot.stores.sqlite.store import open_store
-from bubbot.tape.entry import message
-from bubbot.tape.service import TapeService
+from bubbot import AnchorsView, ContextView, TapeService, message, open_store
 
 
-def now() -> datetime:
-    """The clock is passed in, like every source of chance, so that a test can hold it still."""
-    return datetime.now(UTC)  # noqa: TID251 - an example is its own composition root
-
-
-async def main(folder: Path) -> None:
+async def main(folder: str) -> None:
     """Writes a short conversation and reads it back."""
-    store = await open_store(folder / "tapes.db", salt=os.urandom, now=now)
-    tape = TapeService(store, "example", now=now, new_id=lambda: uuid4().hex)
-    try:
-        await talk(tape)
-    finally:
-        await store.aclose()
+    async with open_store(folder) as store:  # with a clock and ids of its own; pass `now` and `new_id` to choose them
+        await talk(store.tape("example"))
 
 
 async def talk(tape: TapeService) -> None:
@@ -47,6 +30,6 @@ async def talk(tape: TapeService) -> None:
 
 if __name__ == "__main__":
     with TemporaryDirectory() as temporary:
-        asyncio.run(main(Path(temporary)))
+        asyncio.run(main(temporary))
 
 # prints: 6 entries on the tape, 2 in the window

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bubbot.app.bot import open_app
-from bubbot.app.tapes import new_id, now
-from bubbot.home import Home
-from bubbot.ports.channel import Inbound, Sender
-from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.tape.entry import timestamp
+from bubbot import open_bot
 
-SETTINGS = Settings(model=ModelSettings(name="scripted"))  # repeats what it is told; needs no key
+SETTINGS = {"model": {"name": "scripted"}}  # repeats what it is told; needs no key
 
 
-async def main(home: Home) -> None:
+async def main(folder: str) -> None:
     """Asks, and shows what the turn left on the tape."""
-    async with open_app(SETTINGS, home, hold=True) as app:  # hold: answers are not printed by the bot itself
-        sender = Sender("0", "owner")
-        inbound = Inbound("stdin", new_id(), "example", sender, "Hello", timestamp(now()))
-        result = await app.ask(inbound)
+    async with open_bot(folder, SETTINGS) as bot:
+        result = await bot.say("Hello", chat="example")
         for entry in result.merged_entries:
             print(entry.id, entry.kind, entry.name or "")
         print(f"{result.status}: {result.text}")
@@ -29,6 +21,6 @@ async def main(home: Home) -> None:
 
 if __name__ == "__main__":
     with TemporaryDirectory() as temporary:
-        asyncio.run(main(Home(Path(temporary))))
+        asyncio.run(main(temporary))
 
 # prints: answered: You said: Hello

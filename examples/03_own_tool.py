@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
 from msgspec import Meta
 
-from bubbot.app.bot import PortWrappers, open_app
-from bubbot.app.tapes import new_id, now
-from bubbot.arguments.fields import Args
-from bubbot.errors import ToolRetry
-from bubbot.home import Home
-from bubbot.ports.channel import Inbound, Sender
-from bubbot.ports.turn import Turn
-from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.tape.entry import timestamp
+from bubbot import Args, ToolRetry, Turn, open_bot
 from bubbot.tool import tool
 
-SETTINGS = Settings(model=ModelSettings(name="scripted"))
+SETTINGS = {"model": {"name": "scripted"}}
 
 
 class DiceArgs(Args, frozen=True):
@@ -38,16 +29,15 @@ async def dice(turn: Turn, args: DiceArgs) -> str:
     return f"{(args.sides + 1) / 2:g} on average"
 
 
-async def main(home: Home) -> None:
+async def main(folder: str) -> None:
     """Types the command twice: wrong, then right."""
-    async with open_app(SETTINGS, home, hold=True, wrappers=PortWrappers(tools=[dice])) as app:
+    async with open_bot(folder, SETTINGS, tools=[dice]) as bot:
         for text in (",dice one", ",dice 6"):
-            inbound = Inbound("stdin", new_id(), "example", Sender("0", "owner"), text, timestamp(now()))
-            print((await app.ask(inbound)).text)
+            print((await bot.say(text)).text)
 
 
 if __name__ == "__main__":
     with TemporaryDirectory() as temporary:
-        asyncio.run(main(Home(Path(temporary))))
+        asyncio.run(main(temporary))
 
 # prints: 3.5 on average

@@ -18,20 +18,21 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
-from typing import Any
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
 from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
 from bubbot.features.strategies.meaning import MeaningSearch
-from bubbot.features.strategies.recall import recall_for
+from bubbot.features.strategies.recall import make_retrieval
 from bubbot.middleware import CallNext
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
+from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.tool import READS_WORLD, tool
 from tests.doubles import SteppingClock
@@ -273,19 +274,24 @@ def find_value(request: ModelRequest, subject: str) -> str:
     return ""
 
 
-def recalling(index: Any = None) -> list[Feature]:
-    """The part of the feature that recalls evidence, as the bot has it; by meaning, too, with an index."""
+RECALLING = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: 250))
+"""The strategies of a bot whose `retrieval` recalls evidence by its words."""
 
-    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        if index is None:
-            await recall_for(turn, budget=250)
-        else:
-            meaning = MeaningSearch(index, lambda _: turn.tape, is_on=lambda: True)
-            await meaning.follow(turn.tape)  # at once: how far a background gets is not what is tested
-            await recall_for(turn, budget=250, find_alike=meaning.find)
+
+def recalling_by_meaning(index: PassageIndex) -> tuple[ContextStrategies, Callable[[], Sequence[Feature]]]:
+    """The strategies of a bot that recalls by meaning, too, and the feature that lets the index follow at once."""
+    meaning = MeaningSearch(index, _open_nothing, is_on=lambda: True)
+
+    async def follow(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
+        await meaning.follow(turn.tape)  # how far a background gets is not what is tested
         return await call_next(turn)
 
-    return [Feature(name="recall", around_turn=(recall,))]
+    strategies = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: 250, meaning.find))
+    return strategies, lambda: [Feature(name="follow", around_turn=(follow,))]
+
+
+def _open_nothing(name: str) -> TapeService:
+    raise AssertionError(f"{name} is not followed in the background")
 
 
 @dataclass(frozen=True)

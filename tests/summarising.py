@@ -18,6 +18,7 @@ from bubbot.ports.channel import Inbound
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Usage
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.store import TapeStore
 from tests.doubles import SteppingClock
@@ -128,16 +129,23 @@ class SummaryParts:
         """Accept through this bench."""
         self.bench = bench
 
-    def features(self) -> list[Feature]:
-        """The features of the bench."""
-        made = StrategiesFeature(
+    def strategies(self) -> ContextStrategies:
+        """The strategies of the bench."""
+        return OWN_STRATEGIES.replace_own(self._build().retrieval)
+
+    def _build(self) -> StrategiesFeature:
+        return StrategiesFeature(
             self._kernel,
             self._settings,
             find_model=_find_model,
             strategies=OWN_STRATEGIES,
             lessons=no_lessons(),
             find_price=lambda _: None,
-        ).feature()
+        )
+
+    def features(self) -> list[Feature]:
+        """The features of the bench."""
+        made = self._build().feature()
         tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
         return [replace(made, tools=tools)]
 
@@ -163,7 +171,7 @@ async def summarising(
 ) -> AsyncIterator[Bench]:
     """A bot whose strategy is `summary`."""
     parts = SummaryParts(settings)
-    policy = ContextPolicy(selector, strategies=OWN_STRATEGIES)
+    policy = ContextPolicy(selector, strategies=parts.strategies())
     made = Options(compose=policy, features=[*parts.features(), *further], clock=SteppingClock(), **options)
     async with running(store, model, made, life=life) as bench:
         parts.join(bench)

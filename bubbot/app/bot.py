@@ -41,7 +41,7 @@ from bubbot.gateway.outbound import Deliverer
 from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
-from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound, Role, ignore_preview
+from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound, Role, Sender, ignore_preview
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.session_names import first_session
@@ -49,6 +49,7 @@ from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.app import AppRuntime
+from bubbot.runtime.context.strategy import ContextStrategy
 from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.recovery import OpenWork, find_open_work
@@ -57,6 +58,7 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
 from bubbot.shell_command import CommandContext
 from bubbot.stores.lease import InProcessLease
+from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry
@@ -79,6 +81,7 @@ class PortWrappers:
         channel: wraps each adapter.
         tools: tools in addition to those of the features.
         timeouts: time limits for the code of installed features.
+        strategies: context strategies in addition to those of bubbot and of packages.
     """
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
@@ -86,6 +89,7 @@ class PortWrappers:
     channel: Callable[[Channel], Channel] = lambda channel: channel
     tools: Sequence[Tool] = ()
     timeouts: GuardTimeouts = field(default_factory=GuardTimeouts)
+    strategies: Sequence[ContextStrategy] = ()
 
 
 @dataclass
@@ -207,6 +211,10 @@ class Bot:
     def join(self, channel_runtime: ChannelRuntime) -> None:
         """Connect a channel to the others and to the features."""
         self.directory.join(channel_runtime, self.features.on_chat_unreachable)
+
+    async def say(self, text: str, *, chat: str = "default") -> TurnResult:
+        """Say something as the owner in a chat of the terminal, and wait for the turn that answers it."""
+        return await self.ask(Inbound(STDIN, new_id(), chat, Sender("0", "owner"), text, timestamp(now())))
 
     async def ask(self, inbound: Inbound) -> TurnResult:
         """Accept an inbound and wait for its turn. Raise `ConfigError` if its external id was accepted before."""
@@ -352,7 +360,7 @@ async def open_bot(
             notify_owner=owner_chat,
             names=features,
             factories=installed.factories,
-            strategies=load_strategies(),
+            strategies=load_strategies(wrappers.strategies),
             memory_strategies=find_memory_strategies(),
             references=installed.references,
             timeouts=wrappers.timeouts,

@@ -207,6 +207,8 @@ class BotFeatures:
             find_price=lambda name: self.budget.budget.limits.find_price(name) if self.budget else None,
             passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
         )
+        if "strategies" in names:
+            self.strategies = strategies.replace_own(strategies_feature.retrieval)
         own: dict[str, Any] = {
             "memory": self.memory,
             "schedule": self.schedule,

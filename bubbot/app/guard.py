@@ -486,7 +486,8 @@ def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
             if not isinstance(context, ModelContext):
                 raise TypeError(f"it returned a {type(context).__name__}")
             own = [entry.id for entry in source.entries if entry.kind == Kind.EVENT and entry.name in made]
-            return ModelContext(tuple(context.context_messages), tuple(context.facts), tuple(own))
+            facts = tuple([_without_meta(fact) for fact in context.facts])
+            return ModelContext(tuple(context.context_messages), facts, tuple(own))
 
         return guard("fold", build, _find_fault)
 
@@ -508,6 +509,11 @@ def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
         find_further=guard("find_further", list_further, check_further),
         prepare=None if strategy.prepare is None else partial(_prepare, strategy.name, strategy.prepare),
     )
+
+
+def _without_meta(fact: TapeEntry) -> TapeEntry:
+    """Drop the meta that a package gave a fact: among it may be a provenance."""
+    return replace(fact, meta={}) if isinstance(fact, TapeEntry) and fact.meta else fact
 
 
 async def _prepare(

@@ -134,9 +134,21 @@ def _check_panels(factory: FeatureFactory, label: str) -> None:
             )
 
 
-def load_strategies() -> ContextStrategies:
-    """Return bubbot's context strategies and those of installed packages, which load on first use."""
-    return OWN_STRATEGIES.extend(plugins.list_names(STRATEGY_GROUP), load_strategy)
+def load_strategies(given: Sequence[ContextStrategy] = ()) -> ContextStrategies:
+    """Return bubbot's context strategies, the given ones, and those of installed packages, which load on first use.
+
+    Raise `ConfigError` if a given one has the name of another.
+    """
+    guarded = {strategy.name: guard_strategy(strategy) for strategy in given}
+    installed = plugins.list_names(STRATEGY_GROUP)
+    taken = [*(strategy.name for strategy in OWN_STRATEGIES.own), *installed]
+    if clashes := sorted({*taken} & {*guarded}):
+        raise ConfigError(f"The context strategy {clashes[0]!r} has a name that is taken: give it another one.")
+
+    def find(name: str) -> ContextStrategy:
+        return guarded[name] if name in guarded else load_strategy(name)
+
+    return OWN_STRATEGIES.extend([*guarded, *installed], find)
 
 
 def find_memory_strategies() -> InstalledMemory:

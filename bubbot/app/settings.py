@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from bubbot.app.own_features import settings_schema
+from bubbot.errors import ConfigError
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.memory.settings import ZONES_VIEW, MemorySettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.formatting import did_you_mean
-from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection, quote_value
+from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection, format_errors, quote_value
 from bubbot.settings import loader
 from bubbot.settings.loader import SettingProblem, Settings, SettingsExtensions
 from bubbot.settings.sections import SettingDescription
+from bubbot.settings.sources import describe_unknown_section
 
 
 def describe_settings() -> Iterator[SettingDescription]:
@@ -28,6 +33,27 @@ def load(*, home: Path, config: Path | None = None) -> Settings:
     Raise `ConfigError` with one line for each problem. It only reads files.
     """
     return loader.load(home=home, config=config, extensions=_extensions())
+
+
+def build_settings(tables: Mapping[str, Any]) -> Settings:
+    """Build settings from tables as in config.toml; everything else has its default. No file or variable is read.
+
+    Raise `ConfigError` with one line for each problem.
+    """
+    schema = settings_schema()
+    if not {*tables} <= {*schema.tables}:
+        schema = schema.extend(_find_sections())
+    problems = [
+        describe_unknown_section(name, schema.tables) for name in tables if name not in schema.model.model_fields
+    ]
+    if problems:
+        raise ConfigError("\n".join(problems))
+    try:
+        return schema.model(**tables)
+    except ValidationError as error:
+        # The cause is dropped: it holds the values, and among them the secrets.
+        problems = format_errors(error, schema.model, tables)
+    raise ConfigError("\n".join(problems))
 
 
 def load_with_missing_secrets(*, home: Path, config: Path | None = None, credentials: Path | None = None) -> Settings:

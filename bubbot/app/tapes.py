@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from bubbot.app.stores import find_workspace, open_home_store
 from bubbot.home import Home, WriterLock
 from bubbot.settings.sections import DEFAULT_STORE, StoreSettings
+from bubbot.tape.handle import Clock
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -43,6 +44,7 @@ async def open_tapes(
     settings: StoreSettings = DEFAULT_STORE,
     *,
     write: bool = False,
+    now: Clock = now,
 ) -> AsyncIterator[tuple[TapeStore, str]]:
     """Open the store and return it with the workspace label. Reading also works while a bot is running."""
     async with AsyncExitStack() as stack:

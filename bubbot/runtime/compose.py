@@ -266,8 +266,10 @@ class RequestComposer:
             source = await self._read_for_preparation(turn, selector)
             if any(each.messages == answered for each in source.source.find_prepared(strategy.name)):
                 return  # an interrupted attempt has prepared it
-            limit = self._settings.prepare_seconds
-            state.denial = await run_preparation(turn, strategy, source, self._settings.sources, limit)
+            settings, is_own = self._settings, self._settings.strategies.is_own(selector)
+            state.denial = await run_preparation(
+                turn, strategy, source, settings.sources, settings.prepare_seconds, is_own=is_own
+            )
         except (ConfigError, AnchorNotFound) as error:
             state.failure = describe_failure(selector, error)
             state.denial = error.denial if isinstance(error, StrategyFailed) else None
@@ -279,7 +281,8 @@ class RequestComposer:
         source, _ = read.view.read_input(read.answers, read.evidence)
         asked = TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))
         answered = (await turn.tape.fetch([asked]))[0]
-        return PreparationInput(turn.tape.name, source, answered, turn.now(), turn.zone)
+        size = plan.model.traits.context_tokens
+        return PreparationInput(turn.tape.name, source, answered, turn.now(), turn.zone, size)
 
     async def _plan(self, turn: Turn, budget: int | None = None) -> _RequestPlan:
         """Choose everything of the next request except its messages; `budget` as in `compose`."""

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from bubbot.errors import BubbotError, EntryInvalid, LeaseLost, ModelCallDenied, StoreError, StrategyFailed
 from bubbot.formatting import clean
+from bubbot.log import redact
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.ports import StrategyPorts, StrategySources
 from bubbot.runtime.context.strategy import ContextStrategy, PreparationInput
@@ -47,13 +48,25 @@ class TurnPreparation:
 def describe_failure(selector: str, error: BubbotError) -> StrategyFailure:
     """Describe a failed strategy in one line."""
     problem = error.problem if isinstance(error, StrategyFailed) else str(error)
-    return StrategyFailure(selector, " ".join(clean(problem).split())[:MAX_PROBLEM_CHARS])
+    return StrategyFailure(selector, " ".join(clean(redact(problem)).split())[:MAX_PROBLEM_CHARS])
 
 
 async def run_preparation(
-    turn: Turn, strategy: ContextStrategy, source: PreparationInput, sources: StrategySources, seconds: float
+    turn: Turn,
+    strategy: ContextStrategy,
+    source: PreparationInput,
+    sources: StrategySources,
+    seconds: float,
+    *,
+    is_own: bool = False,
 ) -> ModelCallDenied | None:
     """Let a strategy prepare the context of a turn, and append what it returns to the turn's tape.
+
+    Args:
+        sources: what its ports reach.
+        seconds: its time limit.
+        is_own: it is bubbot's, whose facts name entries and hold none of their words; others get the provenance of
+            all that the strategy was given and has read.
 
     Returns:
         The newest refusal of a budget or a rate that it met, even if it went on without the answer.
@@ -69,16 +82,20 @@ async def run_preparation(
     ports = StrategyPorts(turn, strategy.name, sources, given)
     try:
         found = await _run_in_time(strategy, ports, source, seconds)
-        entries = _make_entries(turn, strategy, source, ports, found)
+        mark = stamp_of(turn.tape.source if is_own else most_foreign(turn.tape.source, ports.source))
+        entries = _make_entries(strategy, source, ports, found, mark)
     except StrategyFailed as error:
         if ports.denial is not None and error.denial is None:
             error.denial = ports.denial
+        if ports.has_asked:
+            await turn.tape.save()  # what it cost stays known
         raise
     finally:
         ports.close()
     if entries:
         await turn.tape.append(entries)
-        await turn.tape.save()  # what it cost stays known
+    if ports.has_asked:
+        await turn.tape.save()
     return ports.denial
 
 
@@ -132,14 +149,13 @@ def _fail(strategy: ContextStrategy, error: BaseException, denial: ModelCallDeni
 
 
 def _make_entries(
-    turn: Turn, strategy: ContextStrategy, source: PreparationInput, ports: StrategyPorts, found: object
+    strategy: ContextStrategy, source: PreparationInput, ports: StrategyPorts, found: object, mark: JsonObject
 ) -> list[TapeEntry]:
     """Make the entries to append of what a strategy returned. Raise `StrategyFailed` if it cannot be stored."""
     if isinstance(found, (str, bytes)) or not isinstance(found, Sequence):
         raise StrategyFailed(strategy.name, f"prepare: it returned a {type(found).__name__}, not a sequence of facts")
     if len(found) > MAX_FACTS:
         raise StrategyFailed(strategy.name, f"prepare: it returned {len(found)} facts; {MAX_FACTS} are allowed")
-    mark = stamp_of(most_foreign(turn.tape.source, ports.source))
     try:
         return [_make_entry(strategy, source, ports, fact, mark) for fact in found]
     except (EntryInvalid, TypeError, ValueError, RecursionError, NotImplementedError) as error:

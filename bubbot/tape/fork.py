@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
-from bubbot.concurrency import uninterrupted
+from bubbot.concurrency import run_uninterrupted, uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES, TapeErased
-from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.handle import Clock, TapeFeatures, TapeHandle
 from bubbot.tape.provenance import ON_READ, Source, most_foreign, note_reads, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
@@ -54,6 +55,38 @@ class MergeResult:
     staged: Mapping[str, tuple[TapeEntry, ...]]
 
 
+class OpeningFork:
+    """A fork that is being opened: `await` it to get it, or use it as `async with`.
+
+    The block merges the fork at its end. It discards it if the block raises or is cancelled, or after
+    `ForkedTape.discard()`. A fork that was awaited is merged or discarded by whoever has it.
+    """
+
+    def __init__(self, open_fork: Callable[[], Awaitable[ForkedTape]]) -> None:
+        self._open = open_fork
+        self._fork: ForkedTape | None = None
+
+    def __await__(self) -> Generator[Any, None, ForkedTape]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> ForkedTape:
+        self._fork = await self._open()
+        return self._fork
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        fork = self._fork
+        if fork is None or fork.is_closed:
+            return
+        if kind is not None:
+            await run_uninterrupted(fork.discard())
+            return
+        try:
+            await fork.merge()
+        except BaseException:
+            await run_uninterrupted(fork.discard())
+            raise
+
+
 class ForkedTape(TapeHandle):
     """A private overlay: it reads as its parent was at `base`, followed by its own entries.
 
@@ -78,6 +111,8 @@ class ForkedTape(TapeHandle):
         parent: ForkedTape | None = None,
         fetch_parent: Callable[[TapeQuery, int], Awaitable[tuple[TapeEntry, ...]]] | None = None,
         on_merged: Callable[[Sequence[TapeEntry]], None] = lambda _: None,
+        features: TapeFeatures | None = None,
+        has_subtasks: bool = True,
     ) -> None:
         """Open or reopen the fork of a record.
 
@@ -88,8 +123,10 @@ class ForkedTape(TapeHandle):
             parent: the outer fork; None for a fork of the tape itself.
             fetch_parent: answers a query on the tape as of an id; None: the parent or the store answers.
             on_merged: called with the delta after the merge.
+            features: search and memory, if anything needs them.
+            has_subtasks: its forks are sub-tasks: what they write is marked as theirs, and only their result is shown.
         """
-        super().__init__(store, record.tape, now, session, stamp)
+        super().__init__(store, record.tape, now, session, stamp, features=features)
         self._lease = Lease(record.tape, record.epoch) if record.epoch else None
         self._fetch_parent = fetch_parent or partial(_fetch_one, parent or store)
         self._on_merged = on_merged
@@ -102,6 +139,8 @@ class ForkedTape(TapeHandle):
         self._lock = asyncio.Lock()  # forks of this fork may merge while it is appended to or saved
         self._reset = record.reset
         self._unsaved: list[Batch] = []
+        self._is_closed = False
+        self._has_subtasks = has_subtasks
         self._is_reset_saved = record.reset is not None
         self._staged = [batch for batch in record.staged if batch.tape != record.tape]
         own = [entry for batch in record.staged if batch.tape == record.tape for entry in batch.entries]
@@ -118,6 +157,11 @@ class ForkedTape(TapeHandle):
     def is_nested(self) -> bool:
         """True for a fork of a fork."""
         return self._parent is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """True once it was merged or discarded."""
+        return self._is_closed
 
     @property
     def is_reset(self) -> bool:
@@ -247,15 +291,18 @@ class ForkedTape(TapeHandle):
             del self._unsaved[: len(unsaved)]
             self._is_reset_saved = self._reset is not None
 
-    async def fork(self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
-        """Open a fork of this fork; save this one's entries, too.
+    def fork(self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT) -> OpeningFork:
+        """Open a fork of this fork; save this one's entries, too. `await` it, or use it as `async with`.
 
-        What the nested fork writes carries its id as `fork` in the meta.
+        In a turn it is a sub-task: what it writes carries its id as `fork` in the meta.
 
         Args:
             opening: the first entries of its delta.
             stamp: merged into the meta of every entry appended to it.
         """
+        return OpeningFork(partial(self._open_nested, opening, stamp))
+
+    async def _open_nested(self, opening: Sequence[TapeEntry], stamp: JsonObject) -> ForkedTape:
         async with self._lock:
             await self._save()
             record = replace(self._record, id=f"{self.id}/{self._new_id()}", base=self._floor + len(self._delta))
@@ -265,15 +312,18 @@ class ForkedTape(TapeHandle):
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
         """Resume a nested fork with everything it saved."""
+        mark = {"fork": record.id} if self._has_subtasks else EMPTY_OBJECT
         return ForkedTape(
             self._store,
             replace(record, epoch=self._record.epoch),
             now=self._now,
             new_id=self._new_id,
             session=self.session,
-            stamp={**self._stamp, **stamp, "fork": record.id},
+            stamp={**self._stamp, **stamp, **mark},
             references=self._references,
             parent=self,
+            features=self._features,
+            has_subtasks=self._has_subtasks,
         )
 
     async def merge(self, *, expect_head: bool = False) -> MergeResult:
@@ -294,9 +344,12 @@ class ForkedTape(TapeHandle):
             own = Batch(self.name, tuple(self._delta), expect_head=expected, rebase=rebase, lease=self._lease)
             if self._parent is not None:
                 self._parent.raise_source(self.source)
-                return await self._parent.adopt(self.id, own, self._staged)
+                result = await self._parent.adopt(self.id, own, self._staged)
+                self._is_closed = True
+                return result
             reset = (self.name, self._reset) if self._reset else None
             stored = await self._store.merge_fork(self.id, [own, *self._staged], reset)
+            self._is_closed = True
             self._on_merged(stored[0])
             return MergeResult(stored[0], _group_by_tape(self._staged, stored[1:]))
 
@@ -314,7 +367,9 @@ class ForkedTape(TapeHandle):
             own = self._stamped(entries, self._floor + 1)
             rebase = Rebase(self._floor, self._references)
             self._parent.raise_source(self.source)
-            return await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
+            result = await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
+            self._is_closed = True
+            return result
 
     @uninterrupted
     async def adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
@@ -355,6 +410,7 @@ class ForkedTape(TapeHandle):
     async def discard(self) -> None:
         """Close the fork and its forks without a change to the parent."""
         await self._store.drop_fork(self.id)
+        self._is_closed = True
 
     async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Stage a reset: the merge puts the parent aside, and the delta starts the new tape.
@@ -388,7 +444,13 @@ class ForkedTape(TapeHandle):
 
     async def as_of(self, spans: Sequence[Sequence[int]]) -> ForkedTape:
         return await read_as_of(
-            self, spans, self._store, now=self._now, new_id=self._new_id, references=self._references
+            self,
+            spans,
+            self._store,
+            now=self._now,
+            new_id=self._new_id,
+            references=self._references,
+            features=self._features,
         )
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
@@ -516,6 +578,7 @@ async def read_as_of(
     now: Clock,
     new_id: Callable[[], str],
     references: ReferenceRegistry,
+    features: TapeFeatures | None = None,
 ) -> ForkedTape:
     """Build the tape as it was at an earlier time (see `TapeHandle.as_of`), as a fork that is never stored.
 
@@ -538,6 +601,7 @@ async def read_as_of(
         session=tape.session,
         references=references,
         fetch_parent=partial(_fetch_one, tape),
+        features=features,
     )
 
 

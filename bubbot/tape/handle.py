@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
-from bubbot.errors import EntryInvalid, EntryNotFound
+from bubbot.errors import ConfigError, EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, int_field, timestamp
@@ -39,6 +40,43 @@ Clock: TypeAlias = Callable[[], datetime]
 """The current time as an aware datetime; passed in, so that tests can stop it."""
 
 
+class TapeMemory(Protocol):
+    """What is remembered on a tape: a long-term text and a note for each day. Each change is a new version."""
+
+    async def save_long_term(self, content: str) -> list[str]:
+        """Replace the long-term text; return the lines that are lost."""
+        ...
+
+    async def append_daily(self, content: str, date: str | None = None) -> None:
+        """Add lines to the note of a day, an ISO date; by default today."""
+        ...
+
+    async def forget(self, text: str) -> list[str]:
+        """Remove every line that holds the text, and return these lines."""
+        ...
+
+    async def get_context(self, recent_days: int = 7) -> str:
+        """Return the block that a model is shown."""
+        ...
+
+    async def export(self) -> str:
+        """Return everything remembered, as Markdown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TapeFeatures:
+    """What features add to a tape; given by the app, since the tape knows no feature.
+
+    Attributes:
+        search: returns the entries that hold words, best first: tape, words, at most so many.
+        open_memory: returns the memory of a tape or fork.
+    """
+
+    search: Callable[[TapeHandle, str, int], Awaitable[tuple[TapeEntry, ...]]]
+    open_memory: Callable[[TapeHandle], TapeMemory]
+
+
 class TapeHandle(ABC):
     """One tape, to append and to read.
 
@@ -50,10 +88,18 @@ class TapeHandle(ABC):
     source: Source
 
     def __init__(
-        self, store: TapeStore, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT
+        self,
+        store: TapeStore,
+        name: str,
+        now: Clock,
+        session: str = "",
+        stamp: JsonObject = EMPTY_OBJECT,
+        *,
+        features: TapeFeatures | None = None,
     ) -> None:
-        """Merge `stamp` into the meta of every appended entry."""
+        """Merge `stamp` into the meta of every appended entry. `features`: None if nothing needs them."""
         self._store = store
+        self._features = features
         self.name = name
         self.session = session
         self._now = now
@@ -132,6 +178,24 @@ class TapeHandle(ABC):
             answers = await self.fetch(queries)
             queries = await asyncio.to_thread(advance, answers)
         return value[0]
+
+    async def search(self, words: str, *, limit: int = 20) -> tuple[TapeEntry, ...]:
+        """Find the entries that hold these words, typing mistakes allowed, best first.
+
+        Raises:
+            ConfigError: the tape was opened without features; `bubbot.open_store` opens it with them.
+        """
+        return await self._require_features().search(self, words, limit)
+
+    @property
+    def memory(self) -> TapeMemory:
+        """The memory of this tape; of a fork, with what the fork has changed. Raise `ConfigError` as `search` does."""
+        return self._require_features().open_memory(self)
+
+    def _require_features(self) -> TapeFeatures:
+        if self._features is None:
+            raise ConfigError(f"the tape {self.name} was opened without search and memory; bubbot.open_store has them")
+        return self._features
 
     async def append_event(self, name: str, data: JsonObject | None = None, *, key: str | None = None) -> TapeEntry:
         return (await self.append([make.event(name, data, key=key)]))[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import md5
 from types import MappingProxyType
 from typing import TypeAlias
@@ -14,8 +15,8 @@ from bubbot.errors import TapeConflict, TapeCorrupt
 from bubbot.tape import entry as make
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES
-from bubbot.tape.fork import ForkedTape, read_as_of
-from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.fork import ForkedTape, OpeningFork, read_as_of
+from bubbot.tape.handle import Clock, TapeFeatures, TapeHandle
 from bubbot.tape.provenance import ON_READ, note_reads
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window, evaluate
 from bubbot.tape.references import ReferenceRegistry
@@ -40,8 +41,9 @@ class TapeService(TapeHandle):
         session: str = "",
         stamp: JsonObject = EMPTY_OBJECT,
         references: ReferenceRegistry = KERNEL_REFERENCES,
+        features: TapeFeatures | None = None,
     ) -> None:
-        super().__init__(store, name, now, session, stamp)
+        super().__init__(store, name, now, session, stamp, features=features)
         self._new_id = new_id
         self._references = references
         self._lease: Lease | None = None
@@ -69,6 +71,7 @@ class TapeService(TapeHandle):
                 new_id=self._new_id,
                 stamp=self._stamp,
                 references=self._references,
+                features=self._features,
             )
         return self._shards[name]
 
@@ -146,7 +149,13 @@ class TapeService(TapeHandle):
 
     async def as_of(self, spans: Sequence[Sequence[int]]) -> ForkedTape:
         return await read_as_of(
-            self, spans, self._store, now=self._now, new_id=self._new_id, references=self._references
+            self,
+            spans,
+            self._store,
+            now=self._now,
+            new_id=self._new_id,
+            references=self._references,
+            features=self._features,
         )
 
     async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
@@ -154,6 +163,13 @@ class TapeService(TapeHandle):
         batch, first = self._restart(await self.head(), archive=archive)
         await self._store.reset(self.name, replace(batch, erase_also=erase_also), self._stamped(first))
         return batch.archive
+
+    def fork(self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT) -> OpeningFork:
+        """Open a fork, durably: `await` it, or use it as `async with`, which merges it at the end; see `open_fork`.
+
+        Forks of it are no sub-tasks: what they write is merged like its own.
+        """
+        return OpeningFork(partial(self._open_fork, opening, stamp, (), has_subtasks=False))
 
     async def open_fork(
         self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT, staged: Sequence[Batch] = ()
@@ -165,22 +181,33 @@ class TapeService(TapeHandle):
             stamp: merged into the meta of every entry appended to the fork.
             staged: batches for other tapes.
         """
+        return await self._open_fork(opening, stamp, staged)
+
+    async def _open_fork(
+        self,
+        opening: Sequence[TapeEntry],
+        stamp: JsonObject,
+        staged: Sequence[Batch],
+        *,
+        has_subtasks: bool = True,
+    ) -> ForkedTape:
         if self._window is not None:
+            fork = self._make_fork(self._window.head, stamp, has_subtasks=has_subtasks)
             try:
-                return await self._create_fork(self._window.head, opening, stamp, staged, expect_head=True)
+                await fork.open(opening, staged, expect_head=True)
             except TapeConflict:  # another writer appended to the tape; this costs only time
                 self._window = None
+            else:
+                return fork
         # Entries written meanwhile are not in the fork; only a merge with `expect_head` refuses them.
-        return await self._create_fork(await self._refresh_window(), opening, stamp, staged, expect_head=False)
+        fork = self._make_fork(await self._refresh_window(), stamp, has_subtasks=has_subtasks)
+        await fork.open(opening, staged, expect_head=False)
+        return fork
 
-    async def _create_fork(
-        self, head: int, opening: Sequence[TapeEntry], stamp: JsonObject, staged: Sequence[Batch], *, expect_head: bool
-    ) -> ForkedTape:
+    def _make_fork(self, head: int, stamp: JsonObject, *, has_subtasks: bool) -> ForkedTape:
         epoch = self._lease.epoch if self._lease else 0
         record = ForkRecord(self._new_id(), self.name, head, (), session=self.session, epoch=epoch)
-        fork = self.reopen_fork(record, stamp=stamp)
-        await fork.open(opening, staged, expect_head=expect_head)
-        return fork
+        return self.reopen_fork(record, stamp=stamp, has_subtasks=has_subtasks)
 
     async def _refresh_window(self) -> int:
         """Read the head and cache its window, or the newest part of a long one."""
@@ -200,7 +227,9 @@ class TapeService(TapeHandle):
         """Append the delta of a merge to the cached window."""
         self._window = self._window.extend(delta) if self._window else None
 
-    def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
+    def reopen_fork(
+        self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT, has_subtasks: bool = True
+    ) -> ForkedTape:
         """Resume a fork that an earlier process left open, with everything it saved, under the lease of this tape."""
         if self._lease and self._lease.epoch != record.epoch:
             record = replace(record, epoch=self._lease.epoch)
@@ -214,6 +243,8 @@ class TapeService(TapeHandle):
             references=self._references,
             fetch_parent=self._fetch_for_fork,
             on_merged=self._extend_window,
+            features=self._features,
+            has_subtasks=has_subtasks,
         )
 
     async def open_forks(self) -> list[ForkRecord]:

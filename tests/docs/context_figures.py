@@ -15,13 +15,11 @@ from datetime import timedelta
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
-from bubbot.feature import Feature
 from bubbot.features.strategies.facts import ContextRecalled
-from bubbot.features.strategies.recall import recall_for
-from bubbot.middleware import CallNext
+from bubbot.features.strategies.recall import make_retrieval
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits
-from bubbot.ports.turn import Turn, TurnOutcome
+from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ANSWER_SHARE, ContextPolicy, estimate_fixed_tokens
 from bubbot.runtime.context.strategy import ContextStrategy
 from bubbot.stores.inmemory import InMemoryStore
@@ -71,11 +69,6 @@ class Held:
 async def hold(selector: str, fixed_tokens: int = 0) -> Held:
     """Hold the conversation with this strategy. `fixed_tokens`: what prompt and tools take; 0: the model has all the room."""
 
-    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        if selector == "retrieval":
-            await recall_for(turn, 800)
-        return await call_next(turn)
-
     call = {"name": "notes_look", "arguments": {"subject": "it"}}
     rules = [
         {"when": f"look up {subject}", "steps": [{"calls": [{**call, "arguments": {"subject": subject}}]}, {"text": f"That is {subject}."}]}
@@ -88,8 +81,7 @@ async def hold(selector: str, fixed_tokens: int = 0) -> Held:
     options = Options(
         tools=[look_up],
         clock=clock,
-        compose=ContextPolicy(selector, strategies=OWN_STRATEGIES),
-        features=[Feature(name="figures", around_turn=(recall,))],
+        compose=ContextPolicy(selector, strategies=OWN_STRATEGIES.replace_own(make_retrieval(lambda _: 800))),
     )
     async with running(InMemoryStore(), model, options) as bench:
         await _say_all(bench, clock, FIRST)

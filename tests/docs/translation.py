@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT
 
-TRANSLATED = ("README.md", "docs/quickstart.md", "docs/concepts/*.md", "docs/howto/*.md")
+TRANSLATED = ("README.md", "docs/quickstart.md", "docs/concepts/*.md", "docs/howto/*.md", "docs/reference/python.md")
 FOLDER = Path("docs/zh")
 _MARK = re.compile(r"<!-- follows (\S+) ([0-9a-f]{16}) -->\n")
 

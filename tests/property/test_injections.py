@@ -11,7 +11,6 @@ import pytest
 from msgspec import structs
 
 from bubbot.feature import Feature
-from bubbot.features.strategies.recall import recall_for
 from bubbot.features.topics.names import parse_topic
 from bubbot.middleware import CallNext
 from bubbot.ports.channel import Role, Sender
@@ -115,8 +114,6 @@ async def walk(text: str, door: str) -> None:
 
     async def watch(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         roles.append(turn.role)
-        if DOORS[door].selector == "retrieval":
-            await recall_for(turn, 2_000)
         return await call_next(turn)
 
     def write(request: ModelRequest) -> str:

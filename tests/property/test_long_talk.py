@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from bubbot.models.embeddings.index import EmbeddingIndex
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.store import TapeStore
-from tests.long_talk import RuleModel, TalkCase, TalkReport, long_talk, recalling
+from tests.long_talk import RECALLING, RuleModel, TalkCase, TalkReport, long_talk, recalling_by_meaning
 from tests.summarising import summary_case
 
 CASES = (
@@ -65,7 +64,7 @@ async def test_a_talk_of_ten_thousand_turns(sqlite_store: SqliteStore, case: Tal
 @pytest.mark.proof
 @pytest.mark.parametrize(("turns", "facts"), [(90, 5), pytest.param(300, 20, marks=pytest.mark.proof)])
 async def test_retrieval_brings_early_facts_back(memory_store: InMemoryStore, turns: int, facts: int) -> None:
-    await check(memory_store, TalkCase("retrieval", least=0.95, features=recalling), turns, facts)
+    await check(memory_store, TalkCase("retrieval", least=0.95, strategies=RECALLING), turns, facts)
 
 
 @pytest.mark.proof
@@ -73,8 +72,9 @@ async def test_with_embeddings_probes_that_share_only_the_meaning_are_answered_t
     sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:
     index = EmbeddingIndex(tmp_path / "passages.db")
-    by_words = await check(sqlite_store, TalkCase("retrieval", least=0.95, features=recalling), 120, 6)
-    case = TalkCase("retrieval", least=0.95, features=partial(recalling, index))
+    by_words = await check(sqlite_store, TalkCase("retrieval", least=0.95, strategies=RECALLING), 120, 6)
+    strategies, features = recalling_by_meaning(index)
+    case = TalkCase("retrieval", least=0.95, strategies=strategies, features=features)
     by_meaning = await check(InMemoryStore(), case, 120, 6)
     await index.aclose()
     assert (by_meaning.meant, by_meaning.meant_asked) == (5, 5)
@@ -84,7 +84,7 @@ async def test_with_embeddings_probes_that_share_only_the_meaning_are_answered_t
 @pytest.mark.proof
 async def test_retrieval_over_ten_thousand_turns(sqlite_store: SqliteStore) -> None:
     async with asyncio.TaskGroup() as group, open_indexing(sqlite_store, SearchSettings(), group):
-        await check(sqlite_store, TalkCase("retrieval", least=0.95, features=recalling), PROOF_TURNS, PROOF_FACTS)
+        await check(sqlite_store, TalkCase("retrieval", least=0.95, strategies=RECALLING), PROOF_TURNS, PROOF_FACTS)
 
 
 async def test_summaries_keep_early_facts_within_reach_and_cost_a_small_share(memory_store: InMemoryStore) -> None:

@@ -8,15 +8,13 @@ from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.strategies.commands import ContextCommands, ReadingCommands, StrategyCommands
 from bubbot.features.strategies.compare import FindPrice, StrategyComparer
 from bubbot.features.strategies.meaning import MeaningSearch
-from bubbot.features.strategies.recall import recall_for
-from bubbot.features.strategies.retrieval import RETRIEVAL
+from bubbot.features.strategies.recall import make_retrieval
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.sizes import ContextSizes
 from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
-from bubbot.middleware import CallNext
 from bubbot.ports.passages import PassageIndex
-from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.ports.turn import Turn
+from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.settings.loader import Settings
 
@@ -50,6 +48,11 @@ class StrategiesFeature:
             MeaningSearch(passages, kernel.open_tape, is_on=lambda: self.settings.embeddings) if passages else None
         )
 
+    @property
+    def retrieval(self) -> ContextStrategy:
+        """The strategy `retrieval`, which recalls under the settings in force."""
+        return make_retrieval(self._find_recall_limit, self._meaning.find if self._meaning else None)
+
     def feature(self) -> Feature:
         """Build the record."""
         reading, choosing = ReadingCommands(self._context_size), StrategyCommands(self.choice)
@@ -62,27 +65,19 @@ class StrategiesFeature:
             ),
             prompt=(READ_RULE,),
             sources={SUMMARY_ORIGIN: self._summaries},
-            around_turn=(self._sizes.around_turn, self._summaries.around_turn, self.recall_evidence),
+            around_turn=(self._sizes.around_turn, self._summaries.around_turn),
             around_model=(self._sizes.around_model,),
             on_merged=(self._summaries.on_merged,),
             lifespan=self._meaning.lifespan if self._meaning else None,
             prepare=self._prepare,
         )
 
-    async def recall_evidence(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        """Recall what bears on the message before the model is asked, if the chat's strategy is retrieval."""
-        if turn.message_ids and await self.choice.current(turn) == RETRIEVAL.name:
-            find_alike = self._meaning.find if self._meaning else None
-            await recall_for(turn, await self._recall_budget(turn), find_alike=find_alike)
-        return await call_next(turn)
+    def _find_recall_limit(self, context_tokens: int | None) -> int:
+        limit = self.settings.recall_tokens
+        return limit if context_tokens is None else min(limit, context_tokens // RECALL_SHARE)
 
     async def _context_size(self, turn: Turn) -> int | None:
         return (await self._find_model(turn)).traits.context_tokens
-
-    async def _recall_budget(self, turn: Turn) -> int:
-        size = await self._context_size(turn)
-        limit = self.settings.recall_tokens
-        return limit if size is None else min(limit, size // RECALL_SHARE)
 
     async def _prepare(self, settings: Settings) -> Apply:
         section = settings.section(ContextSettings)

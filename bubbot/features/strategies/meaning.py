@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import BubbotError, StoreError
-from bubbot.features.strategies.retrieval import EVIDENCE_KINDS, evidence_text, is_evidence
+from bubbot.features.strategies.retrieval import EVIDENCE_KINDS, QueriedTape, evidence_text, is_evidence
 from bubbot.ports.passages import Coverage, Passage, PassageIndex
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import TapeHandle, spans_of
@@ -45,7 +45,7 @@ class MeaningSearch:
         self._waiting: dict[str, None] = {}
         self._wake = asyncio.Event()
 
-    async def find(self, tape: TapeHandle, text: str, before: int) -> Mapping[int, float]:
+    async def find(self, tape: QueriedTape, text: str, before: int) -> Mapping[int, float]:
         """Find the passages before an entry that are most like a text, each with its likeness; empty if that fails."""
         if not self._is_on() or not text.strip():
             return {}
@@ -104,12 +104,12 @@ class MeaningSearch:
                 return
 
 
-async def lasting_name(tape: TapeHandle) -> str:
+async def lasting_name(tape: QueriedTape) -> str:
     """Return a name that a tape which begins anew does not share."""
     return f"{tape.name} {await _mark_of(tape, 1)}"
 
 
-async def _mark_of(tape: TapeHandle, entry_id: int) -> str:
+async def _mark_of(tape: QueriedTape, entry_id: int) -> str:
     (found,) = await tape.fetch([TapeQuery(tape.name, IdRanges(((entry_id, entry_id),)))])
     return found[0].date if found else ""
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, tzinfo
+from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import BubbotError
@@ -18,22 +19,24 @@ from bubbot.features.strategies.retrieval import (
     EVIDENCE_KINDS,
     MAX_EVIDENCE_CHARS,
     RETRIEVAL,
+    QueriedTape,
     evidence_text,
     find_recalls,
+    fold_retrieval,
     is_evidence,
 )
-from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import narrow_view, request_token_limit
-from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.runtime.compose import request_token_limit
+from bubbot.runtime.context.ports import StrategyPorts
+from bubbot.runtime.context.strategy import ContextStrategy, PreparationInput
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.runtime.context.view import ContextView, records_view
+from bubbot.runtime.context.view import records_view
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, int_field, is_said_by_person
 from bubbot.tape.events import STEP_EVENT
-from bubbot.tape.handle import TapeHandle, ids_of, spans_of
+from bubbot.tape.fact import Fact
+from bubbot.tape.handle import ids_of, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, TapeQuery, parse_moment
 from bubbot.tape.ranking import order_scores, score_entries
-from bubbot.tape.view import QueryAnswers
 from bubbot.times.past import find_past_days
 
 log = logging.getLogger(__name__)
@@ -55,10 +58,10 @@ LINE_TOKENS = 20
 MAX_STEPS_READ = 8
 """The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
 _QUESTION_MARK = re.compile(r"[?？]")
-_STRATEGIES = ContextStrategies((RETRIEVAL,))
-_CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "fork": "", "answered": ()}
 
-FindAlike: TypeAlias = Callable[[TapeHandle, str, int], Awaitable[Mapping[int, float]]]
+FindLimit: TypeAlias = Callable[[int | None], int]
+"""Return the tokens that the evidence for one message may take, by the size of the model's context; None: unknown."""
+FindAlike: TypeAlias = Callable[[QueriedTape, str, int], Awaitable[Mapping[int, float]]]
 """Find the entries before one that are about the same as a text, each with its likeness: about 1 for the same meaning."""
 
 
@@ -75,72 +78,72 @@ class _Shown:
     others: frozenset[int]
 
 
-async def recall_for(turn: Turn, budget: int, *, find_alike: FindAlike | None = None) -> None:
-    """Append the fact that names what to show beside the newest message of the turn, if anything bears on it.
+def make_retrieval(find_limit: FindLimit, find_alike: FindAlike | None = None) -> ContextStrategy:
+    """Build the strategy, which recalls evidence before an answer.
 
-    Call it before the first model call of the turn. The evidence takes at most `budget` tokens. A search that fails leaves
-    the turn without evidence; `find_alike` is None without the extra `embeddings`.
+    Args:
+        find_limit: returns the tokens that the evidence for one message may take.
+        find_alike: finds entries by their meaning; None without the extra `embeddings`.
     """
-    if not turn.message_ids or budget <= 0:
-        return
-    message = turn.message_ids[-1]
-    (opening,) = await turn.tape.fetch([TapeQuery(turn.tape.name, OpeningAnchor(), missing="empty")])
-    if not opening:
-        return
-    view, has_room = await _next_view(turn, budget)
-    answers = await turn.tape.fetch(view.queries(turn.tape.name))
-    window = [entry for entry in answers[1] if entry.is_shown_to("")]  # sub-tasks cut their own windows
+    return replace(RETRIEVAL, prepare=partial(_recall, find_limit, find_alike))
+
+
+async def _recall(
+    find_limit: FindLimit, find_alike: FindAlike | None, ports: StrategyPorts, source: PreparationInput
+) -> list[TapeEntry | Fact]:
+    """Return the fact that names what to show beside the newest answered message, if anything bears on it.
+
+    If the evidence would make a cut necessary, the fact of the cut comes first. A search that fails leaves the turn without
+    evidence.
+    """
+    budget = find_limit(source.context_tokens)
+    (opening,) = await ports.fetch([TapeQuery(ports.name, OpeningAnchor(), missing="empty")])
+    if budget <= 0 or not opening:
+        return []
+    message, window = source.answered[-1].id, source.source.entries
     if any(recalled.message == message for _, recalled in find_recalls(window)):  # an interrupted attempt has chosen
-        return
-    entries = [*window, *(await _make_room(turn, view, answers) if has_room else ())]
-    asked = (await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))]))[0]
-    text = "\n".join(evidence_text(entry) for entry in asked if entry.payload.get("role") == "user")
-    shown = await _find_shown(turn, opening[0], entries)
-    days = find_past_days(text, turn.now(), turn.zone)
+        return []
+    cuts = await _make_room(ports, source, budget)
+    text = "\n".join(evidence_text(entry) for entry in source.answered if entry.payload.get("role") == "user")
+    shown = _find_shown(opening[0], [*window, *(cut.with_id(message + 1) for cut in cuts)])
+    days = find_past_days(text, source.now, source.zone)
     try:
-        rankings = await rank_before(turn.tape, text, shown.first, days, turn.zone)
+        rankings = await rank_before(ports, text, shown.first, days, source.zone)
+        alike = await find_alike(ports, text, shown.first) if find_alike else {}
+        ranked = join_ranks(*rankings, sorted(alike, key=alike.__getitem__, reverse=True))
+        ranked = [entry_id for entry_id in ranked if entry_id not in shown.others]
+        chosen = await choose_evidence(ports, ranked, shown.first, budget, hidden=shown.others)
     except BubbotError as error:
         log.warning("nothing recalled: %s", error, extra={"action": "context.recall"})
-        return
-    alike = await find_alike(turn.tape, text, shown.first) if find_alike else {}
-    ranked = join_ranks(*rankings, sorted(alike, key=alike.__getitem__, reverse=True))
-    ranked = [entry_id for entry_id in ranked if entry_id not in shown.others]
-    chosen = await choose_evidence(turn.tape, ranked, shown.first, budget, hidden=shown.others)
-    if chosen:
-        await turn.tape.append([ContextRecalled(message, tuple(spans_of(chosen))).to_entry()])
+        return [*cuts]
+    return [*cuts, ContextRecalled(message, tuple(spans_of(chosen)))] if chosen else [*cuts]
 
 
-async def _make_room(turn: Turn, view: ContextView, answers: QueryAnswers) -> Sequence[TapeEntry]:
-    """Cut the window if the evidence would make it necessary; return the facts of it.
+async def _make_room(ports: StrategyPorts, source: PreparationInput, reserve: int) -> Sequence[TapeEntry]:
+    """Cut the window if evidence of so many tokens would make it necessary; return the facts of it.
 
     Evidence leaves out what the window shows. What a cut after it took away would be missing.
     """
-    further = view.further_queries(turn.tape.name, answers)
-    found = [*answers, *(await turn.tape.fetch(further) if further else ())]
-    facts = view.fold(found).facts
-    return await turn.tape.append(facts) if facts else ()
+    room = await _find_room(ports, source)
+    if room is None:
+        return ()
+    return fold_retrieval(replace(source.source, budget=max(room - reserve, room // 2))).facts
 
 
-async def _next_view(turn: Turn, reserve: int) -> tuple[ContextView, bool]:
-    """Return the view of the next request beside evidence of so many tokens, and whether its budget is known.
+async def _find_room(ports: StrategyPorts, source: PreparationInput) -> int | None:
+    """Return the tokens that the messages of the next request may have; None if nobody knows.
 
-    That is the budget of the newest step. If there is none, as on an imported tape, the size of the model tells what is read.
+    If the newest step was counted, its budget, and what the count left free: a count is better than the estimate.
     """
-    newest = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=MAX_STEPS_READ)
-    (steps,) = await turn.tape.fetch([newest])
+    newest = TapeQuery(ports.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=MAX_STEPS_READ)
+    (steps,) = await ports.fetch([newest])
     step = next((data for entry in steps if (data := _conversation_step(entry))), None)
-    recorded = ContextView().as_json() if step is None else step["view"]
-    view = ContextView.from_json({**recorded, **_CURRENT}, _STRATEGIES)
-    size, room = (await turn.runner.find_model(turn)).traits.context_tokens, view.budget
-    if step is None or room is None:
-        budget = request_token_limit(size) if size else None
-        return await narrow_view(turn.tape, replace(view, budget=budget)), False
-    count = step.get("count")
+    if step is None or (room := step["view"]["budget"]) is None:
+        return None
+    size, count = source.context_tokens, step.get("count")
     if size and isinstance(count, Mapping) and (tokens := int_field(count, "tokens")):
-        room += max(
-            request_token_limit(size) - tokens, 0
-        )  # a count is better than the estimate: what it left free is room
-    return await narrow_view(turn.tape, replace(view, budget=max(room - reserve, room // 2))), True
+        return int(room) + max(request_token_limit(size) - tokens, 0)
+    return int(room)
 
 
 def _conversation_step(entry: TapeEntry) -> Mapping[str, Any] | None:
@@ -149,7 +152,7 @@ def _conversation_step(entry: TapeEntry) -> Mapping[str, Any] | None:
     return data if records_view(data) and not data.get("purpose") else None
 
 
-async def _find_shown(turn: Turn, opening: TapeEntry, entries: Sequence[TapeEntry]) -> _Shown:
+def _find_shown(opening: TapeEntry, entries: Sequence[TapeEntry]) -> _Shown:
     start = read_cut(opening, entries).start
     if start is None:
         first, others = opening.id, [opening.id, *ids_of(recalled_ranges(opening), opening.id)]
@@ -166,7 +169,7 @@ async def _find_shown(turn: Turn, opening: TapeEntry, entries: Sequence[TapeEntr
 
 
 async def rank_before(
-    tape: TapeHandle, text: str, first: int, days: Sequence[tuple[date, date]], zone: tzinfo
+    tape: QueriedTape, text: str, first: int, days: Sequence[tuple[date, date]], zone: tzinfo
 ) -> tuple[Sequence[int], Sequence[int]]:
     """Rank the entries before one that share words with a message, and those of the days that it speaks of; best first.
 
@@ -188,7 +191,7 @@ async def rank_before(
     return ranked, list(dict.fromkeys(chosen))[:MAX_RANKED]
 
 
-async def _read_days(tape: TapeHandle, first: int, days: tuple[date, date], zone: tzinfo) -> Sequence[TapeEntry]:
+async def _read_days(tape: QueriedTape, first: int, days: tuple[date, date], zone: tzinfo) -> Sequence[TapeEntry]:
     """Read what was said before an entry from one day to another: the first of it, if it is much."""
     since, until = (datetime.combine(day, time(), zone) for day in (days[0], days[1] + timedelta(days=1)))
     begin, end = [await _find_first(tape, moment, first) for moment in (since, until)]
@@ -199,7 +202,7 @@ async def _read_days(tape: TapeHandle, first: int, days: tuple[date, date], zone
     return [entry for entry in entries if is_evidence(entry)]
 
 
-async def _find_first(tape: TapeHandle, moment: datetime, end: int) -> int:
+async def _find_first(tape: QueriedTape, moment: datetime, end: int) -> int:
     """Find the first entry of a moment or later among those before `end`, by halves: dates ascend."""
     low, high = 1, end
     while low < high:
@@ -220,7 +223,7 @@ def join_ranks(*rankings: Sequence[int]) -> list[int]:
 
 
 async def choose_evidence(
-    tape: TapeHandle, ranked: Sequence[int], first: int, budget: int, *, hidden: Container[int] = ()
+    tape: QueriedTape, ranked: Sequence[int], first: int, budget: int, *, hidden: Container[int] = ()
 ) -> list[int]:
     """Choose the best entries that fit into the budget; if there is room, the rest of their turns, then what came next."""
     best = ranked[: 2 * MAX_EVIDENCE]

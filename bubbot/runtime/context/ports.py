@@ -88,8 +88,10 @@ class StrategyPorts:
     """The ports of one preparation. They write nothing except the records of model calls, and end with it.
 
     Attributes:
+        name: the name of the chat's tape, for queries.
         source: the most foreign provenance of what was given and read so far; what is prepared gets it.
         denial: the newest refusal of a budget or a rate, if any.
+        has_asked: it asked the model.
     """
 
     def __init__(self, turn: Turn, strategy: str, sources: StrategySources, entries: Sequence[TapeEntry]) -> None:
@@ -98,10 +100,12 @@ class StrategyPorts:
         self._strategy = strategy
         self._sources = sources
         self._is_open = True
+        self.name = turn.tape.name
         self._known = {entry.id for entry in entries}
         self._granted: dict[str, set[int]] = {}
         self.source = find_most_foreign(entries)
         self.denial: ModelCallDenied | None = None
+        self.has_asked = False
 
     async def ask_model(
         self, messages: Sequence[JsonObject], purpose: str = "prepare", *, system: str = "", shown: Sequence[int] = ()
@@ -125,7 +129,7 @@ class StrategyPorts:
             raise EntryInvalid(f"ask_model got {fault}")
         if unknown := [entry_id for entry_id in shown if entry_id not in self._known]:
             raise EntryInvalid(f"shown names the entry {unknown[0]!r}, which the strategy was not given")
-        label = f"{self._strategy}/{purpose}"
+        label, self.has_asked = f"{self._strategy}/{purpose}", True
         try:
             reply = await self._turn.runner.ask(self._turn, system, list(messages), purpose=label, shown=tuple(shown))
         except ModelCallDenied as error:

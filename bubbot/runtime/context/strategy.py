@@ -91,6 +91,7 @@ class PreparationInput:
         answered: the messages to answer, oldest first.
         now: the current time.
         zone: the chat's time zone.
+        context_tokens: the size of the model's context; None if unknown.
     """
 
     tape: str
@@ -98,6 +99,7 @@ class PreparationInput:
     answered: Sequence[TapeEntry]
     now: datetime
     zone: tzinfo
+    context_tokens: int | None = None
 
 
 PrepareContext: TypeAlias = Callable[[StrategyPorts, PreparationInput], Awaitable[Sequence[TapeEntry | Fact]]]
@@ -196,6 +198,10 @@ class ContextStrategies:
     def extend(self, names: Sequence[str], load: Callable[[str], ContextStrategy]) -> ContextStrategies:
         """Return these strategies followed by those that `load` loads by name on first use."""
         return replace(self, installed=tuple(names), load=load)
+
+    def replace_own(self, strategy: ContextStrategy) -> ContextStrategies:
+        """Return these strategies with another one in place of the own one of its name."""
+        return replace(self, own=tuple([strategy if each.name == strategy.name else each for each in self.own]))
 
     def is_own(self, selector: str) -> bool:
         """Return true if a selector names one of `own`."""

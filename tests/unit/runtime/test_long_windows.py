@@ -8,12 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.feature import Feature
-from bubbot.features.strategies.recall import recall_for
-from bubbot.middleware import CallNext
+from bubbot.features.strategies.recall import make_retrieval
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
-from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.anchor import anchor
@@ -85,12 +82,8 @@ class CountingModel(ScriptedModel):
 
 
 def recalling() -> Options:
-    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        await recall_for(turn, 300)
-        return await call_next(turn)
-
-    policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
-    return Options(compose=policy, features=[Feature(name="strategies", around_turn=(recall,))])
+    strategies = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: 300))
+    return Options(compose=ContextPolicy("retrieval", strategies=strategies))
 
 
 @pytest.fixture(params=["compact", "counted", "summary", "retrieval"])

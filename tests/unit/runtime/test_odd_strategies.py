@@ -25,6 +25,7 @@ from bubbot.runtime.context.selectors import select_messages
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ContextStrategy, ModelContext
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.settings.loader import ModelSettings
+from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import AfterAnchor, IdRanges
 from bubbot.tape.store import TapeStore
 from tests.installed import installed
@@ -213,6 +214,26 @@ async def test_the_example_of_the_documentation_gives_requests_that_providers_ta
         roles = [message["role"] for message in bench.requests[-1].messages]
         assert roles == ["user", *["assistant", "tool", "tool"] * 2]
         await assert_rebuilt(bench, chosen.compose.strategies)
+
+
+@pytest.mark.law("T22")
+async def test_the_facts_of_a_fold_have_no_provenance_of_their_own_and_none_is_bubbots(store: TapeStore) -> None:
+    def choose(*facts: TapeEntry) -> Choose:
+        return lambda source: ModelContext(
+            select_messages(source.entries, source.style), facts if source.entries else ()
+        )
+
+    mine = event("odd/chosen", {"a": 1}, provenance="own", fork="x")
+    async with running(store, Played(says("done")), options(ContextStrategy("odd", choose(mine)))) as bench:
+        await bench.say("the question", sender="2")
+        (fact,) = [entry for entry in await bench.entries() if entry.name == "odd/chosen"]
+        assert fact.meta.keys() == {"turn"}
+    failures = list[str]()
+    vouching = options(ContextStrategy("odd", choose(event("provenance/vouched", {"entry": 2}))), failures)
+    async with running(store, Played(says("done")), vouching, life="second") as bench:
+        await bench.say("and another")
+        assert [step["view"]["selector"] for step in await bench.events("loop.step")] == ["odd", "window"]
+    assert "it returned an event provenance/vouched, which is bubbot's own" in failures[0]
 
 
 MODULE = """

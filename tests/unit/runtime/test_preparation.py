@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -309,8 +310,9 @@ async def test_a_store_that_fails_is_no_failure_of_the_strategy() -> None:
 
     source = PreparationInput("tape", ContextInput(None, (), MessageStyle(), None), (), datetime.now(UTC), UTC)
     strategy = guard_strategy(ContextStrategy("brief", show_brief, prepare=full))
+    turn = cast("Any", SimpleNamespace(tape=SimpleNamespace(name="tape")))
     with pytest.raises(StoreUnavailable):
-        await run_preparation(cast("Any", None), strategy, source, StrategySources(), 1.0)
+        await run_preparation(turn, strategy, source, StrategySources(), 1.0)
 
 
 @pytest.mark.parametrize("catches", [False, True])

@@ -14,7 +14,7 @@ from bubbot.errors import ModelUnavailable
 from bubbot.feature import Feature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.meaning import MeaningSearch
-from bubbot.features.strategies.recall import recall_for
+from bubbot.features.strategies.recall import make_retrieval
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
@@ -176,14 +176,17 @@ async def test_in_the_background_the_index_follows_what_was_asked_about(
 
 
 async def test_what_means_the_same_stands_beside_the_message(memory_store: TapeStore, index: KnownSynonyms) -> None:
-    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        search = MeaningSearch(index, lambda _: turn.tape, is_on=lambda: True)
+    async def follow(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         await search.follow(turn.tape)
-        await recall_for(turn, 800, find_alike=search.find)
         return await call_next(turn)
 
-    policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
-    options = Options(compose=policy, features=[Feature(name="strategies", around_turn=(recall,))])
+    def open_nothing(name: str) -> TapeService:
+        raise AssertionError(f"{name} is not followed in the background")
+
+    search = MeaningSearch(index, open_nothing, is_on=lambda: True)
+    strategies = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: 800, search.find))
+    policy = ContextPolicy("retrieval", strategies=strategies)
+    options = Options(compose=policy, features=[Feature(name="strategies", around_turn=(follow,))])
     async with running(memory_store, ScriptedModel(), options) as bench:
         await bench.say("The automobile is on level 4711.")
         await bench.tape().handoff("phase/next")
@@ -208,7 +211,7 @@ async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
         return await turn.runner.find_model(turn)
 
     settings = ContextSettings(selector="retrieval", embeddings=is_on)
-    made = StrategiesFeature(
+    built = StrategiesFeature(
         kernel,
         settings,
         find_model=find_model,
@@ -216,9 +219,10 @@ async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
         lessons=no_lessons(),
         find_price=lambda _: None,
         passages=index,
-    ).feature()
+    )
+    policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES.replace_own(built.retrieval))
+    made = built.feature()
     tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
-    policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
     options = Options(compose=policy, features=[replace(made, tools=tools)])
     assert made.lifespan is not None
     async with running(memory_store, ScriptedModel(), options) as bench, made.lifespan():

@@ -12,14 +12,11 @@ from msgspec import structs
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import StoreUnavailable
-from bubbot.feature import Feature
 from bubbot.features.strategies.facts import ContextRecalled
-from bubbot.features.strategies.recall import join_ranks, rank_before, recall_for
-from bubbot.middleware import CallNext
+from bubbot.features.strategies.recall import join_ranks, make_retrieval, rank_before
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
 from bubbot.ports.model import ModelTraits
-from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
@@ -33,12 +30,8 @@ CODE = "my locker code is 4711"
 
 
 def recalling(budget: int = 800) -> Options:
-    async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        await recall_for(turn, budget)
-        return await call_next(turn)
-
-    policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
-    return Options(compose=policy, features=[Feature(name="strategies", around_turn=(recall,))])
+    strategies = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: budget))
+    return Options(compose=ContextPolicy("retrieval", strategies=strategies))
 
 
 @pytest.fixture
@@ -275,3 +268,19 @@ async def test_what_a_sub_task_wrote_is_no_evidence(bench: Bench) -> None:
     await new_window(bench)
     await bench.say("what was the code of my locker?")
     assert await bench.events("context/recalled") == []
+
+
+@pytest.mark.parametrize("parts", range(1, 5))
+async def test_room_for_evidence_is_made_before_it_is_chosen_so_that_it_has_what_the_cut_leaves_out(
+    memory_store: InMemoryStore, parts: int
+) -> None:
+    model = ScriptedModel({"default": [{"text": "Fine."}]}, traits=ModelTraits(context_tokens=6_000))
+    async with running(memory_store, model, recalling(750)) as bench:
+        for number in range(6):
+            await bench.say(f"a locker, number {number}, " + "and much more to say of it " * 18)
+        await new_window(bench)
+        await bench.say(CODE)
+        for number in range(parts):
+            await bench.say(f"part {number}: " + "words that fill the window " * 12)
+        await bench.say("what was the code of my locker?")
+        assert CODE in str(asked(bench.requests[-1])), "neither shown nor recalled"
