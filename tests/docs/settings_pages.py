@@ -32,6 +32,7 @@ The environment overrides this file: BUBBOT_MODEL__NAME is [model] name. Secrets
 docs/reference/config.md explains api_key_file and systemd credentials. `bubbot init` writes a short file by questions, and \
 `bubbot config set KEY VALUE` changes one setting. Paths count from the folder of this file."""
 _HEADERS = {
+    "memory.views.<name>": "memory.views.family",
     "budget.channels.<name>": "budget.channels.telegram",
     "budget.chats.<name>": 'budget.chats."telegram:-1001"',
     "budget.users.<name>": "budget.users.each",

@@ -29,7 +29,7 @@ def in_example() -> dict[tuple[str, str], object]:
     found: dict[tuple[str, str], object] = {}
     for section, table in tomllib.loads(uncommented()).items():
         for name, value in table.items():
-            if section == "budget" and isinstance(value, dict):
+            if section in ("budget", "memory") and isinstance(value, dict):
                 found[section, name] = {}
             elif section == "tools" and isinstance(value, dict):
                 found |= {(f"{section}.{name}", key): inner for key, inner in value.items()}
@@ -41,10 +41,10 @@ def in_example() -> dict[tuple[str, str], object]:
                 found |= {("channels.<name>.guilds.<id>", key): inner for key, inner in guilds["42"].items()}
             else:
                 found[section, name] = value
-        for name, value in table.items() if section == "budget" else ():
+        for name, value in table.items() if section in ("budget", "memory") else ():
             if isinstance(value, dict):
                 [inner] = value.values()
-                found |= {(f"budget.{name}.<name>", key): one for key, one in inner.items()}
+                found |= {(f"{section}.{name}.<name>", key): one for key, one in inner.items()}
     return found
 
 

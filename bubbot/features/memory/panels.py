@@ -10,8 +10,10 @@ from bubbot.features.memory.changes import ZoneChangesView, ZoneState
 from bubbot.features.memory.scopes import WORKSPACE_TAPE, ZONE_TAPES
 from bubbot.features.memory.views import MemorySnapshot, MemoryVersionView, format_memory_page
 from bubbot.panel import Panel, PanelQuery, PanelReader
+from bubbot.runtime.context.evidence import find_evidence
 from bubbot.tape.anchor import MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import EVIDENCE_EVENT, EvidenceNode
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 
@@ -26,16 +28,29 @@ class ShownMemoryChange(Struct, frozen=True):
     after: str
 
 
+class ShownQuotation(Struct, frozen=True):
+    """What a memory view quoted beside a message: the fact, the view, and how many entries of which node."""
+
+    entry: int
+    message: int
+    date: str
+    source: str
+    title: str
+    count: int
+
+
 class ChatMemory(Struct, frozen=True):
     """A page of the versions of a chat's memory, as entry and number, newest first, and what the chosen one changed.
 
-    A number is 0 if it is not known. `change` is None if nothing was ever remembered.
+    A number is 0 if it is not known. `change` is None if nothing was ever remembered. `quoted` is what its memory view
+    quoted beside the newest messages.
     """
 
     tape: str
     change: ShownMemoryChange | None = None
     versions: tuple[tuple[TapeEntry, int], ...] = ()
     more: str = ""
+    quoted: tuple[ShownQuotation, ...] = ()
 
 
 class ZoneMemory(Struct, frozen=True):
@@ -67,15 +82,31 @@ class SharedMemory(Struct, frozen=True):
 async def read_chat_memory(reader: PanelReader, query: PanelQuery) -> ChatMemory:
     """Read the versions of a chat's own memory, and what the chosen one changed."""
     tape = reader.tapes.open_tape(query.tape, query.session)
-    seals = await _read_seals(tape, query.cursor_id(), query.limit + 1)
+    seals, quoted = await _read_seals(tape, query.cursor_id(), query.limit + 1), await _read_quoted(tape, query.limit)
     if not seals:
-        return ChatMemory(query.tape)
+        return ChatMemory(query.tape, quoted=quoted)
     chosen = next((seal for seal in seals if str(seal.id) == query.params.get("version")), None)
     if chosen is None and (number := query.params.get("version", "")).isdecimal() and len(number) < 19:
         chosen = next(iter(await _read_seals(tape, int(number) + 1, 1)), None)
     versions = tuple((seal, _version(seal)) for seal in seals[: query.limit])
     more = str(seals[query.limit - 1].id) if len(seals) > query.limit else ""
-    return ChatMemory(query.tape, await _compare_version(tape, chosen or seals[0]), versions, more)
+    return ChatMemory(query.tape, await _compare_version(tape, chosen or seals[0]), versions, more, quoted)
+
+
+async def _read_quoted(tape: TapeHandle, limit: int) -> tuple[ShownQuotation, ...]:
+    """Return what was quoted last, newest first; without words, which the viewer may not be allowed to see."""
+    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(EVIDENCE_EVENT,), newest=True, limit=limit)
+    (found,) = await tape.fetch([query])
+    return tuple(
+        ShownQuotation(entry.id, fact.message, entry.date, fact.source, node.title, _count_entries(node))
+        for entry, fact in find_evidence(found)
+        for node in fact.nodes
+    )
+
+
+def _count_entries(node: EvidenceNode) -> int:
+    spans = [*node.entries, *(span for _, elsewhere in node.elsewhere for span in elsewhere)]
+    return sum(high - low + 1 for low, high in spans)
 
 
 async def _read_seals(tape: TapeHandle, before: int | None, limit: int) -> Sequence[TapeEntry]:

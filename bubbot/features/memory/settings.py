@@ -98,7 +98,6 @@ class MemoryViewSettings(SettingsSection):
             "NAME` or `tape SESSION`; each may add `weight=2`, `max_age_days=30`, `max_tokens=500`, and a topic or an anchor "
             "`session=telegram:42`."
         ),
-        examples=[["zone chat", "topic current max_age_days=30", "tape telegram:-1001 weight=2"]],
     )
     max_tokens: OptionalWhole = Field(
         default=None,

@@ -1,6 +1,6 @@
 """Evidence: entries of this tape and of others that are quoted beside a message, in any strategy.
 
-A fact (`context/evidence`) names them. What it names is read anew for each request, so nothing is copied: a correction, a
+A fact (`context/evidence`) names them. What it names is read again for each request, so nothing is copied: a correction, a
 deletion, an erasure or a revoked grant shows in the next request. A request records how far it read the other tapes, and
 which it might not read, so that it can be rebuilt.
 """

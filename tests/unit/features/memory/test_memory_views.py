@@ -15,6 +15,7 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.installed import find_memory_strategies
+from bubbot.app.panels import load_panels, open_boundary
 from bubbot.app.reading import session_reader
 from bubbot.app.settings import load
 from bubbot.app.strategies import OWN_STRATEGIES
@@ -24,11 +25,13 @@ from bubbot.features.access.service import AccessService
 from bubbot.features.memory.nodes import NodeReader, read_shown
 from bubbot.features.memory.policy import Claim, share_budget
 from bubbot.features.memory.settings import MemorySettings, MemoryViewSettings, parse_node
+from bubbot.panel import PanelQuery
 from bubbot.ports.channel import Role
 from bubbot.ports.memory import InstalledMemory, MemoryCandidate, MemoryNode, MemoryStrategy
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
+from bubbot.tape.boundary import OWNER
 from bubbot.tape.entry import Kind, event, message
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService
@@ -37,6 +40,7 @@ from bubbot.texts import Texts
 from tests.callers import by, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.installed import installed
+from tests.made_settings import make_settings
 from tests.turns import HOME, Bench, Options, Played, calls, running, says
 
 FAMILY = "test:family"
@@ -609,6 +613,25 @@ class TestWhy:
             assert lines[4].startswith(f"- tape {FAMILY} (weight 2): ")
             assert lines[5].startswith("  #3, 2026-11-21 20:21, Ann (#1): ")
             assert "4711" not in "\n".join(lines)
+
+
+class TestPanel:
+    async def test_the_trace_page_shows_what_was_quoted_without_its_words(
+        self, bench_of: Callable[..., Any], access: AccessService, store: TapeStore
+    ) -> None:
+        (panel,) = [each for each in load_panels(make_settings()) if each.panel.template.endswith("chat_memory.html")]
+        async with bench_of(make_views(f"tape {FAMILY}")) as bench:
+            await bench.say(SECRET, chat="family")
+            await grant(access)
+            await bench.say("hello")
+            message = next(entry for entry in await bench.entries() if entry.kind == Kind.MESSAGE)
+            reader = open_boundary(store, OWNER, "w", (panel,))
+            query = PanelQuery(HOME, HOME, "", 20, {})
+            page: Any = await panel.read(reader, query, zone=UTC, now=SteppingClock()(), texts=Texts())
+            assert [(each.message, each.source, each.title, each.count) for each in page.quoted] == [
+                (message.id, "memory.views.family", "another chat, test:family", 2)
+            ]
+            assert "4711" not in str(page.quoted)
 
 
 class TestSettings:
