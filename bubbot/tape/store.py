@@ -229,6 +229,29 @@ class TapeStore(BlobStore, Protocol):
         """Archive or erase the tape and restart it with these entries, in one transaction."""
         ...
 
+    async def erase(
+        self,
+        batches: Sequence[Batch],
+        entries: Sequence[tuple[str, tuple[int, ...]]],
+        blobs: Sequence[tuple[str, tuple[str, ...]]] = (),
+    ) -> list[tuple[TapeEntry, ...]]:
+        """Append batches and erase single entries of any tapes, in one transaction; return the stored entries.
+
+        The newest `tape/erased` in the first batch gets the ids that it `covers`; further facts go to the home tape.
+        Entries of no such tape, blank ones, and facts about names and erasures are skipped. A blob that an erased entry
+        cites goes too, unless another entry of its tape or an open fork cites it. What open forks have staged stays:
+        merge them first.
+
+        Args:
+            entries: as (tape, ids); a tape may be an archive and may be named more than once.
+            blobs: further blobs to remove, as (tape, digests), whatever cites them.
+
+        Raises:
+            EntryNotFound: the first batch has no `tape/erased`.
+            TapeConflict: as `append`.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Finish the accepted work and close. Repeated calls do nothing."""
         ...
