@@ -21,6 +21,7 @@ from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import CurrentModels, choose_models, turns_at_once
 from bubbot.app.own_features import FEATURES
+from bubbot.app.people import finish_forgetting
 from bubbot.app.reading import copy_opener, session_reader
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
@@ -101,6 +102,7 @@ class Bot:
         commands: the commands that people may type.
         group: owns every long-lived task.
         turn_services: the services of turns.
+        restart: set once it has to start again.
     """
 
     store: TapeStore
@@ -117,6 +119,7 @@ class Bot:
     directory: ChannelDirectory
     wrappers: PortWrappers
     health_collector: HealthCollector
+    restart: asyncio.Event
 
     @property
     def models(self) -> SessionModels:
@@ -295,6 +298,7 @@ async def open_bot(
         workspace = await find_workspace(base_store, home)
         store = wrappers.store(base_store)
         installed = load_features()
+        await finish_forgetting(base_store, home, workspace, installed.references)
         open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         lessons = ModelLessons(open_tape(MODELS_TAPE))
@@ -313,7 +317,7 @@ async def open_bot(
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes, texts)
         owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
-        projections = ProjectionRunner()
+        projections, restart = ProjectionRunner(), asyncio.Event()
         kernel = Kernel(
             home=home.path,
             now=now,
@@ -338,6 +342,7 @@ async def open_bot(
             ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
             current_session=directory.current_session,
             first_session=partial(first_session, store),
+            restart=restart.set,
         )
         bot_features = BotFeatures(
             kernel,
@@ -437,6 +442,7 @@ async def open_bot(
             directory,
             wrappers,
             watch,
+            restart,
         )
 
 

@@ -8,13 +8,14 @@ import select
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
 from bubbot import log
-from bubbot.app.command_table import COMMANDS, PACKAGES, CommandRow
+from bubbot.app.command_table import COMMANDS, PACKAGES, SHARED, CommandRow
 from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - belongs to the exit codes below
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.tree import COMPLETE_VARIABLE, RootGroup, describe_usage
@@ -151,7 +152,12 @@ def load_group(word: str, rows: Mapping[str, CommandRow] = COMMANDS) -> CommandG
     module = rows[word].module
     constant = "COMMANDS" if module.startswith("bubbot.features.") else f"{word.upper()}_COMMANDS"
     group: CommandGroup[CommandSyntax] = getattr(import_module(module), constant)
-    return group
+    if not module.startswith("bubbot.features.") or all(not name.startswith(f"{word} ") for name in SHARED):
+        return group
+    # Imported here: few words are those of several features.
+    from bubbot.app.commands import load_shared
+
+    return replace(group, commands=(*group.commands, *load_shared(word)))
 
 
 def _sentence(error: BubbotError) -> str:

@@ -74,12 +74,12 @@ def find_groups() -> dict[str, tuple[str, CommandGroup[Any]]]:
 
 
 def find_shared() -> dict[str, str]:
-    """Find the commands of features behind a word of the command line itself, each with the feature."""
+    """Find the commands of features behind a word of the command line itself or of another feature, each with its feature."""
     own = find_groups()
     return {
         command.name: feature
         for feature, group in find_parts("commands", "COMMANDS")
-        if not own[group.name][0].startswith("bubbot.features.")
+        if own[group.name][0] != f"bubbot.features.{feature}.commands"
         for command in group.commands
     }
 
