@@ -21,7 +21,7 @@ from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import CurrentModels, choose_models, turns_at_once
 from bubbot.app.own_features import FEATURES
-from bubbot.app.people import finish_forgetting
+from bubbot.app.people import try_forgetting
 from bubbot.app.reading import copy_opener, session_reader
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
@@ -298,7 +298,7 @@ async def open_bot(
         workspace = await find_workspace(base_store, home)
         store = wrappers.store(base_store)
         installed = load_features()
-        await finish_forgetting(base_store, home, workspace, installed.references)
+        await try_forgetting(base_store, home, workspace, installed.references)
         open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         lessons = ModelLessons(open_tape(MODELS_TAPE))

@@ -16,6 +16,14 @@ from bubbot.tape.store import TapeStore
 log = logging.getLogger(__name__)
 
 
+async def try_forgetting(store: TapeStore, home: Home, workspace: str, references: ReferenceRegistry) -> None:
+    """Forget people as `finish_forgetting` does; if that fails, log why: the next start tries again."""
+    try:
+        await finish_forgetting(store, home, workspace, references)
+    except Exception:  # a boundary: damage on one tape must not keep the bot from starting
+        log.exception("somebody is not forgotten yet, the next start tries again", extra={"action": "people.failed"})
+
+
 async def finish_forgetting(
     store: TapeStore, home: Home, workspace: str, references: ReferenceRegistry | None = None
 ) -> None:

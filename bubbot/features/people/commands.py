@@ -74,6 +74,7 @@ class Forgotten(Struct, frozen=True):
         files: how many files of the home were removed.
         mentions: the entries of others that may say something about the person: the tape and the first and last id.
         backups: the backups from before, which hold everything still.
+        is_in_settings: config.toml had the number of the person then.
     """
 
     date: str
@@ -82,6 +83,7 @@ class Forgotten(Struct, frozen=True):
     files: int
     mentions: tuple[tuple[str, int, int], ...]
     backups: tuple[str, ...]
+    is_in_settings: bool
 
     def describe(self, caller: Caller) -> str:
         """Say what went, what others said, and which backups are older."""
@@ -94,6 +96,8 @@ class Forgotten(Struct, frozen=True):
             ]
         if self.backups:
             lines.append(say("Forgotten.backups", names=say("list_comma").join(self.backups)))
+        if self.is_in_settings:
+            lines.append(say("Forgotten.settings"))
         return "\n".join(lines)
 
 
@@ -186,6 +190,7 @@ class ForgetCommands:
                 each.fact.files,
                 tuple((tape, low, high) for tape, spans in each.fact.mentions.items() for low, high in spans),
                 each.fact.backups,
+                each.fact.is_in_settings,
             )
             for each in facts
         ]

@@ -35,6 +35,7 @@ class PersonForgotten(Fact):
         files: how many files of the home were removed before.
         mentions: the entries of others that may say something about the person; they stay until an owner decides.
         backups: the backups from before, by their names, which hold everything still.
+        is_in_settings: config.toml has the number of the person, which its owner has to take out.
     """
 
     EVENTS = ("people/forgotten",)
@@ -44,6 +45,7 @@ class PersonForgotten(Fact):
     files: int
     mentions: TapeSpans
     backups: tuple[str, ...]
+    is_in_settings: bool
 
 
 class ForgettingFinished(Fact):

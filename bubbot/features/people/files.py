@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from bubbot.features.people.words import WordIndex
@@ -34,6 +35,14 @@ def forget_files(home: Path, person: ForgottenPerson, words: WordIndex) -> int:
             file.unlink(missing_ok=True)
             count += 1
     return count
+
+
+def is_in_settings(home: Path, person: ForgottenPerson) -> bool:
+    """Return true if the settings of a home list the number of an account: only its owner takes that out."""
+    with suppress(OSError):
+        text = (home / "config.toml").read_text(encoding="utf-8", errors="replace")
+        return any(re.search(rf"(?<![0-9]){re.escape(number)}(?![0-9])", text) for _, number in person.accounts)
+    return False
 
 
 def _list_files(home: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from bubbot.errors import EntryNotFound
 from bubbot.features.people.facts import ForgettingFinished, PersonForgetting, PersonForgotten, read_account
-from bubbot.features.people.files import forget_files
+from bubbot.features.people.files import forget_files, is_in_settings
 from bubbot.features.people.words import WordIndex
 from bubbot.ports.inbox import INBOX_PREFIX, InboundsDone, InboundsInterrupted
 from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT
@@ -112,6 +112,7 @@ def _facts(deps: ForgettingDeps, number: int, traces: PersonTraces, files: int) 
         files,
         mentions,
         tuple(deps.list_backups()),
+        is_in_settings(deps.home, traces.person),
     )
     return [TapeErased(reason="person").to_entry(), forgotten.to_entry()]
 
