@@ -64,6 +64,20 @@ class ForgettingBegun(Struct, frozen=True):
         return caller.result_texts.say(f"ForgettingBegun{name}", messages=self.messages, chats=self.chats, list=listing)
 
 
+class MentionedRange(Struct, frozen=True):
+    """Entries of others that may say something about a forgotten person.
+
+    Attributes:
+        tape: the name of their tape.
+        first: the id of the first one.
+        last: the id of the last one.
+    """
+
+    tape: str
+    first: int
+    last: int
+
+
 class Forgotten(Struct, frozen=True):
     """A person who was forgotten.
 
@@ -72,7 +86,7 @@ class Forgotten(Struct, frozen=True):
         entries: how many entries were erased.
         tapes: on how many tapes.
         files: how many files of the home were removed.
-        mentions: the entries of others that may say something about the person: the tape and the first and last id.
+        mentions: the entries of others that may say something about the person; they stay.
         backups: the backups from before, which hold everything still.
         is_in_settings: config.toml had the number of the person then.
     """
@@ -81,7 +95,7 @@ class Forgotten(Struct, frozen=True):
     entries: int
     tapes: int
     files: int
-    mentions: tuple[tuple[str, int, int], ...]
+    mentions: tuple[MentionedRange, ...]
     backups: tuple[str, ...]
     is_in_settings: bool
 
@@ -92,7 +106,8 @@ class Forgotten(Struct, frozen=True):
         if self.mentions:
             lines.append(say("Forgotten.mentions"))
             lines += [
-                f"  {tape} #{low}" if low == high else f"  {tape} #{low}-#{high}" for tape, low, high in self.mentions
+                f"  {each.tape} #{each.first}" + (f"-#{each.last}" if each.last > each.first else "")
+                for each in self.mentions
             ]
         if self.backups:
             lines.append(say("Forgotten.backups", names=say("list_comma").join(self.backups)))
@@ -188,7 +203,7 @@ class ForgetCommands:
                 each.fact.entries,
                 each.fact.tapes,
                 each.fact.files,
-                tuple((tape, low, high) for tape, spans in each.fact.mentions.items() for low, high in spans),
+                tuple(MentionedRange(tape, *span) for tape, spans in each.fact.mentions.items() for span in spans),
                 each.fact.backups,
                 each.fact.is_in_settings,
             )
