@@ -357,6 +357,7 @@ async def open_bot(
             strategies=load_strategies(),
             references=installed.references,
             timeouts=wrappers.timeouts,
+            store=base_store,
         )
         for name, reason in installed.broken.items():
             bot_features.problems.leave_out(name, reason)

@@ -14,7 +14,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
-from bubbot.app.own_features import FEATURES, find_parts, session_events
+from bubbot.app.own_features import FEATURES, copying_events, find_parts, session_events
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
@@ -49,6 +49,7 @@ from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.model import Model
 from bubbot.ports.passages import PASSAGES_FILE
+from bubbot.ports.session_names import read_session
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
@@ -57,9 +58,11 @@ from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.settings.loader import Settings
+from bubbot.tape.copies import KnownCopies, find_copies_of_tape
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
+from bubbot.tape.store import TapeStore
 from bubbot.tool import Tool
 
 if TYPE_CHECKING:
@@ -117,10 +120,12 @@ class BotFeatures:
         strategies: ContextStrategies = OWN_STRATEGIES,
         references: ReferenceRegistry = OWN_REFERENCES,
         timeouts: GuardTimeouts = GuardTimeouts(),  # noqa: B008 - frozen
+        store: TapeStore | None = None,
     ) -> None:
         """Build the features that last across reloads.
 
         Args:
+            store: the tapes, to look for copies in other chats; None: they are not looked for.
             names: a subset of `FEATURES`.
             factories: the features of installed packages.
             timeouts: time limits for the code of packages.
@@ -129,7 +134,7 @@ class BotFeatures:
             ConfigError: a setting cannot be used.
         """
         self._kernel = kernel = replace(kernel, list_tools=self.list_tools, strategies=strategies)
-        self._home = home
+        self._home, self._store = home, store
         self._names = names
         self.strategies = strategies
         self._references = references
@@ -252,6 +257,9 @@ class BotFeatures:
                 reserved_names=RESERVED_PREFIXES,
                 find_traces=self._find_traces,
                 wait_until_sent=self._kernel.wait_until_sent,
+                find_copies=self._find_copies if self._store is not None else None,
+                name_tape=partial(read_session, self._store) if self._store is not None else None,
+                restart=self._kernel.restart,
                 bot_name=settings.bot.name,
             ),
             "search": lambda: search_feature(find_visits),
@@ -360,6 +368,11 @@ class BotFeatures:
     def _usage_reporter(self) -> UsageReporter:
         kernel, limits = self._kernel, self.budget.limits if self.budget else None
         return UsageReporter(kernel.open_tape(BUDGET_TAPE), kernel.now, kernel.zone, limits)
+
+    async def _find_copies(self, tape: str) -> Sequence[KnownCopies]:
+        """Find what other chats hold of a tape."""
+        assert self._store is not None
+        return await find_copies_of_tape(self._store, tape, self._references, copying_events())
 
     async def _find_traces(self, turn: Turn) -> list[str]:
         """List the person's tapes with texts of a turn's session."""

@@ -205,21 +205,14 @@ class InMemoryStore:
         self._check_open()
         tape, date = erasure.require_erasure(batches).tape, erasure.erasure_date(batches)
         ids = self._with_contents(entries)
-        cited = {name: self._cited_blobs(name, some_ids) for name, some_ids in ids.items()}
-        covers, *overflow = erasure.split_covers(ids)
-        erased_tapes = {name: self._tapes[name] for name in ids}
-        drafts, stored = self._draft(erasure.with_covers(batches, tape, covers))
+        covers, tapes = erasure.split_covers(ids), {name: self._tapes[name] for name in ids}
+        drafts, stored = self._draft(erasure.with_covers(batches, tape, covers[0]))
         self._commit(drafts)
-        if covers:  # a fact that covers nothing erased nothing
-            facts = [entry.id for entry in self._entries(tape) if _is_erasure(entry)]
-            self._tapes[tape].facts.add(facts[-1])
-        self._erase(erased_tapes, ids)
-        for name, digests in cited.items():
-            cited[name] = digests - self._named_blobs(name)
-        for name, more in blobs:
-            cited[name] = cited.get(name, set()) | self._stored_blobs(name).intersection(more)
-        removals = [fact for name, digests in cited.items() for fact in self._remove_blobs(name, digests, date)]
-        self._record_in_home(overflow, removals, date)
+        self._complete_erasure(tape, tapes, ids, covers=covers, archives=(), date=date)
+        for name, digests in blobs:
+            self._record_in_home(
+                (), self._remove_blobs(name, self._stored_blobs(name).intersection(digests), date), date
+            )
         return stored
 
     async def put_blob(self, tape: str, data: bytes) -> str:
@@ -286,18 +279,30 @@ class InMemoryStore:
             raise
         self._commit(drafts)
         if reset.erase:
-            if first:  # a fact that covers nothing erased nothing
-                self._tapes[tape].facts.add(facts[-1].id)
-            self._erase(erased_tapes, ids)
+            archives = [name for name, stored_tape in sorted(self._tapes.items()) if stored_tape.archived_from == tape]
             date = erasure.erasure_date(batches)
-            removals = [
-                fact
-                for name, stored_tape in sorted(self._tapes.items())
-                if stored_tape.archived_from == tape
-                for fact in self._remove_blobs(name, set(stored_tape.blobs), date)
-            ]
-            self._record_in_home(overflow, removals, date)
+            self._complete_erasure(tape, erased_tapes, ids, covers=(first, *overflow), archives=archives, date=date)
         return stored
+
+    def _complete_erasure(
+        self,
+        tape: str,
+        tapes: Mapping[str, _Tape],
+        ids: Mapping[str, set[int]],
+        *,
+        covers: Sequence[Mapping[str, Any]],
+        archives: Sequence[str],
+        date: str,
+    ) -> None:
+        """Blank the entries, whose fact is the newest on `tape`, and remove their blobs; of archives, all blobs."""
+        if covers[0]:  # a fact that covers nothing erased nothing
+            self._tapes[tape].facts.add([entry.id for entry in self._entries(tape) if _is_erasure(entry)][-1])
+        cited = {name: self._cited_blobs(name, some_ids) for name, some_ids in ids.items() if name not in archives}
+        self._erase(tapes, ids)
+        gone = {name: self._stored_blobs(name) for name in archives}
+        gone |= {name: digests - self._named_blobs(name) for name, digests in cited.items()}
+        removals = [fact for name, digests in gone.items() for fact in self._remove_blobs(name, digests, date)]
+        self._record_in_home(covers[1:], removals, date)
 
     def _archive(self, tape: str, reset: ResetBatch, batches: Sequence[Batch]) -> None:
         old_tape = self._tapes.pop(tape, None)
@@ -334,7 +339,7 @@ class InMemoryStore:
             if (only is None or entry.id in only) and not entry.erased and not _is_protected(stored_tape, name, entry)
         }
 
-    def _erase(self, tapes: dict[str, _Tape], ids: dict[str, set[int]]) -> None:
+    def _erase(self, tapes: Mapping[str, _Tape], ids: Mapping[str, set[int]]) -> None:
         for name, stored_tape in tapes.items():
             stored_tape.entries = [_blank(entry) if entry.id in ids[name] else entry for entry in stored_tape.entries]
 

@@ -11,11 +11,28 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.events import Correction, Handoff
+from bubbot.tape.events import STEP_EVENT, Correction, Handoff
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.references import ReferenceRegistry
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeStore
 
 COPYING_EVENTS = (*Correction.EVENTS, *Handoff.EVENTS)
 """The events of the kernel that hold words of the entries that they name."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCopies:
+    """What another tape holds of a tape that is to be erased.
+
+    Attributes:
+        tape: the other tape.
+        entries: its entries that are made of entries of the erased one, ascending.
+        prompts: its model calls that were shown some: their prompts are kept as blobs.
+    """
+
+    tape: str
+    entries: tuple[int, ...]
+    prompts: tuple[int, ...] = ()
 
 
 @dataclass
@@ -64,6 +81,35 @@ class CopyIndex:
             yield from ((tape, number, number) for number in summary if type(number) is int)
         elif entry.kind == Kind.EVENT and entry.name in (*Correction.EVENTS, *self.events):
             yield from self.references.find_cited(tape, entry)
+
+
+async def find_copies_of_tape(
+    store: TapeStore, tape: str, references: ReferenceRegistry, events: Collection[str] = ()
+) -> list[KnownCopies]:
+    """Find what the tapes of other chats hold of a tape and its archives, by their names.
+
+    It reads every tape of a chat.
+
+    Args:
+        events: see `CopyIndex`.
+    """
+    summaries = await store.tapes()
+    own = {each.name: range(1, each.head + 1) for each in summaries if tape in (each.name, each.archived_from)}
+    others = [each.name for each in summaries if each.name not in own and not each.name.startswith(SYSTEM_TAPE_PREFIX)]
+    index, prompts = CopyIndex(references, events), dict[str, list[int]]()
+    for name in others:
+        entries = [entry for entry in (await store.fetch([TapeQuery(name)]))[0] if not entry.erased]
+        index.add(name, entries)
+        steps = (entry for entry in entries if entry.kind == Kind.EVENT and entry.name == STEP_EVENT)
+        shown = [step.id for step in steps if any(place in own for place, _, _ in references.find_cited(name, step))]
+        if shown:
+            prompts[name] = shown
+    copies = index.find_copies(own)
+    return [
+        KnownCopies(name, tuple(sorted(copies.get(name, ()))), tuple(prompts.get(name, ())))
+        for name in others
+        if name in copies or name in prompts
+    ]
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -71,8 +71,8 @@ class ResetBatch:
 
     Attributes:
         archive: the name for the old entries.
-        erase: blank the old entries, those of earlier archives, and those in `erase_also`; the first entries of the new
-            tape must include the `tape/erased` that records it.
+        erase: blank the old entries, those of earlier archives, and those in `erase_also`, with the blobs that only these
+            cite; the first entries of the new tape must include the `tape/erased` that records it.
         erase_also: entries of other tapes to erase, as (tape, ids).
     """
 

@@ -58,15 +58,10 @@ async def erase_entries(
     """Append the batches and erase single entries, with the blobs that only these cite; see `TapeStore.erase`."""
     tape, date = erasure.require_erasure(batches).tape, erasure.erasure_date(batches)
     targets = await _find_targets(transaction.fetch, (), entries)
-    cited = {name: await _cited_blobs(transaction.fetch, name, ids) for name, ids in targets.ids.items()}
     stored = await _erase(transaction, tape, targets, batches)
-    for name, digests in cited.items():
-        cited[name] = digests and digests - await _named_blobs(transaction.fetch, name)
-    for name, more in blobs:
+    for name, digests in blobs:
         present = await _stored_blobs(transaction.fetch, name)
-        cited[name] = cited.get(name, set()) | present.intersection(more)
-    for name, digests in cited.items():
-        await remove_blobs(transaction, name, sorted(digests), ("erased", date))
+        await remove_blobs(transaction, name, sorted(present.intersection(digests)), ("erased", date))
     return stored
 
 
@@ -172,6 +167,8 @@ async def _erase(
     if not fact:
         raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
     date = erasure.erasure_date(batches)
+    singles = {name: ids for name, ids in targets.ids.items() if name not in targets.archives}
+    cited = {name: await _cited_blobs(transaction.fetch, name, ids) for name, ids in singles.items()}
     await _blank(transaction, fact[0][0], first, numbers)
     for covers in overflow:
         await transaction.append([Batch(erasure.HOME_TAPE, (erasure.build_further_erasure(covers, date),))])
@@ -179,6 +176,9 @@ async def _erase(
     for archive in targets.archives:
         digests = await _stored_blobs(transaction.fetch, archive)
         await remove_blobs(transaction, archive, sorted(digests), ("erased", date))
+    for name, digests in cited.items():
+        lone = digests and digests - await _named_blobs(transaction.fetch, name)
+        await remove_blobs(transaction, name, sorted(lone), ("erased", date))
     return stored
 
 
