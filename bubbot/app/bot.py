@@ -16,12 +16,12 @@ from zoneinfo import ZoneInfo
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
 from bubbot.app.features import BotFeatures
+from bubbot.app.forgetting import try_forgetting
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import CurrentModels, choose_models, turns_at_once
 from bubbot.app.own_features import FEATURES
-from bubbot.app.people import try_forgetting
 from bubbot.app.reading import copy_opener, session_reader
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter

@@ -25,14 +25,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from bubbot.ports.people import RestateTape
+from bubbot.ports.forgetting import RestateTape
 from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import CORE_SCHEMA, SettingsSchema
 from bubbot.tape.fact import models_of
 
 FEATURES = (
     "access", "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule",
-    "agents", "budget", "web", "shell", "otel", "trace", "people", "config", "approvals",
+    "agents", "budget", "people", "web", "shell", "otel", "trace", "config", "approvals",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come first.
 

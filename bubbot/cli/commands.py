@@ -13,7 +13,7 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from bubbot.app.commands import bind_context, find_command
-from bubbot.app.people import finish_forgetting
+from bubbot.app.forgetting import finish_forgetting
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.arguments.fields import Args, dump_args, dump_given, fields_of
 from bubbot.cli.files import open_output

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bubbot import log
-from bubbot.app.command_table import COMMANDS, PACKAGES, SHARED, CommandRow
+from bubbot.app.command_table import COMMANDS, PACKAGES, CommandRow
 from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - belongs to the exit codes below
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.tree import COMPLETE_VARIABLE, RootGroup, describe_usage
@@ -150,13 +150,13 @@ def load_group(word: str, rows: Mapping[str, CommandRow] = COMMANDS) -> CommandG
 
         return load_command_group(word)
     module = rows[word].module
-    constant = "COMMANDS" if module.startswith("bubbot.features.") else f"{word.upper()}_COMMANDS"
-    group: CommandGroup[CommandSyntax] = getattr(import_module(module), constant)
-    if not module.startswith("bubbot.features.") or all(not name.startswith(f"{word} ") for name in SHARED):
+    if not module.startswith("bubbot.features."):
+        group: CommandGroup[CommandSyntax] = getattr(import_module(module), f"{word.upper()}_COMMANDS")
         return group
-    # Imported here: few words are those of several features.
+    # Imported here: the words of the command line itself need no feature.
     from bubbot.app.commands import load_shared
 
+    group = import_module(module).COMMANDS
     return replace(group, commands=(*group.commands, *load_shared(word)))
 
 

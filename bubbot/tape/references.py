@@ -160,6 +160,26 @@ def _field_keys(model: type) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class PersonReference:
+    """A person that a fact names.
+
+    Attributes:
+        path: the field with the id.
+        channel: the name of the channel; empty for somebody without an account.
+        id: the numeric id there.
+    """
+
+    path: str
+    channel: str
+    id: str
+
+    @property
+    def account(self) -> tuple[str, str]:
+        """Channel and id."""
+        return self.channel, self.id
+
+
+@dataclass(frozen=True, slots=True)
 class ReferenceRegistry:
     """The references of every format of entry.
 
@@ -197,17 +217,24 @@ class ReferenceRegistry:
         for path in self.of_event(entry.name or "").blobs if entry.kind == Kind.EVENT else ():
             yield from _values(entry.payload.get("data"), _steps(path))
 
-    def find_people(self, entry: TapeEntry) -> Iterator[tuple[str, str]]:
-        """Yield the channel and the id of each person whom an entry names; the channel is empty if nothing beside it tells."""
-        data = entry.payload.get("data")
-        paths = self.of_event(entry.name or "").people if entry.kind == Kind.EVENT else ()
-        for root, path in [*((data, path) for path in paths), *((entry.meta, path) for path in self.meta.people)]:
+    def find_people(self, entry: TapeEntry, channel: str = "") -> Iterator[PersonReference]:
+        """Yield the people that the fields of an event name.
+
+        A person is on the channel that stands beside the id, else on that of the fact, else on `channel`.
+        """
+        for path in self.of_event(entry.name or "").people if entry.kind == Kind.EVENT else ():
             *outer, last = _steps(path)
-            for holder in _values(root, outer):
-                number = holder.get(last) if isinstance(holder, Mapping) else None
-                if isinstance(number, str) and isinstance(holder, Mapping):
-                    beside = (holder.get(f"{last}_channel"), holder.get("channel"), _value(root, "channel"))
-                    yield next((channel for channel in beside if isinstance(channel, str) and channel), ""), number
+            for found in _values(entry.data, outer):
+                number = found.get(last) if isinstance(found, Mapping) else None
+                beside = (found.get(f"{last}_channel"), found.get("channel")) if isinstance(found, Mapping) else ()
+                names = [name for name in (*beside, entry.data.get("channel")) if isinstance(name, str)]
+                if isinstance(number, str):
+                    yield PersonReference(path, names[0] if names else channel, number)
+
+    def find_meta_people(self, entry: TapeEntry) -> Iterator[object]:
+        """Yield the ids of the people whom the meta of an entry names."""
+        for path in self.meta.people:
+            yield from _values(entry.meta, _steps(path))
 
     def find_cited(self, tape: str, entry: TapeEntry) -> Iterator[tuple[str, int, int]]:
         """Yield the entries that an entry on `tape` names, as a tape and an inclusive id range."""
@@ -418,10 +445,6 @@ def _values(value: Any, steps: Sequence[str]) -> Iterator[object]:
             yield from _values(item, steps[1:])
     elif isinstance(value, Mapping) and steps[0] in value:
         yield from _values(value[steps[0]], steps[1:])
-
-
-def _value(root: Any, key: str) -> object:
-    return root.get(key) if isinstance(root, Mapping) else None
 
 
 def _cited(tape: str, root: Any, references: EventReferences) -> Iterator[tuple[str, int, int]]:

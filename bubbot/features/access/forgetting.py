@@ -19,7 +19,7 @@ from bubbot.features.access.facts import (
     RoleGranted,
 )
 from bubbot.features.access.state import ACCESS_PROJECTION, AccessState
-from bubbot.ports.people import ForgottenPerson, Restatement
+from bubbot.ports.forgetting import ForgottenPerson, Restatement
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fact import models_of
 

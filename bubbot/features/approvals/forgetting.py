@@ -12,7 +12,7 @@ from bubbot.features.approvals.facts import (
     GrantRevoked,
 )
 from bubbot.features.approvals.state import APPROVALS_TAPE
-from bubbot.ports.people import ForgottenPerson, Restatement
+from bubbot.ports.forgetting import ForgottenPerson, Restatement
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fact import models_of
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from bubbot.ports.people import ForgottenPerson, Restatement
+from bubbot.ports.forgetting import ForgottenPerson, Restatement
 from bubbot.ports.usage import BUDGET_TAPE, CallSettled
 from bubbot.tape.entry import TapeEntry
 

@@ -10,7 +10,7 @@ from bubbot.features.memory.changes import ZONE_EVENTS, LineOrigin, restate_with
 from bubbot.features.memory.scopes import ZONE_TAPES, user_tape
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, list_zones, sort_by_day, tidy_text
 from bubbot.features.memory.zone import build_version
-from bubbot.ports.people import ForgottenPerson, Restatement
+from bubbot.ports.forgetting import ForgottenPerson, Restatement
 from bubbot.tape.entry import TapeEntry
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bubbot.command import make_tools
 from bubbot.feature import Feature, Kernel
-from bubbot.features.people.commands import ForgetCommands
 from bubbot.features.people.facts import PersonForgetting
-from bubbot.ports.people import PEOPLE_TAPE
+from bubbot.features.people.forget import ForgetCommands
+from bubbot.ports.forgetting import PEOPLE_TAPE
 from bubbot.settings.loader import Settings
 from bubbot.tape.fork import MergeResult
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bubbot.features.people.words import WordIndex
 from bubbot.ports.channel import session_folder
-from bubbot.ports.people import ForgottenPerson
+from bubbot.ports.forgetting import ForgottenPerson
 
 FOLDERS = ("exports", "sessions")
 """The folders of a home with files about chats. Backups are only named, and settings belong to the owner."""

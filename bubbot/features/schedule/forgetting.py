@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bubbot.features.schedule.facts import BOT, FACTS, LASTING_FACTS, SCHEDULE_TAPE, ChatRef, ChatRules, Job
-from bubbot.ports.people import ForgottenPerson, Restatement
+from bubbot.ports.forgetting import ForgottenPerson, Restatement
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fact import models_of
 

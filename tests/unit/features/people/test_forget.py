@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.people import finish_forgetting, try_forgetting
+from bubbot.app.forgetting import finish_forgetting, try_forgetting
 from bubbot.errors import StoreUnavailable
 from bubbot.features.access.facts import AccessRevoked, AccountsLinked, Audit, GroupAudience, RoleGranted
 from bubbot.features.access.state import AccessState

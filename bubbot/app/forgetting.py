@@ -9,7 +9,7 @@ from pathlib import Path
 from bubbot.app.own_features import copying_events, forgetting_rules
 from bubbot.app.tapes import now, tape_service
 from bubbot.home import Home
-from bubbot.ports.people import PEOPLE_TAPE
+from bubbot.ports.forgetting import PEOPLE_TAPE
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.store import TapeStore
 
@@ -37,7 +37,7 @@ async def finish_forgetting(
         return
     # Imported here: few people are ever forgotten.
     from bubbot.app.installed import load_features
-    from bubbot.features.people.forget import ForgettingDeps, carry_out, open_forgettings
+    from bubbot.features.people.erasing import ForgettingDeps, carry_out, open_forgettings
     from bubbot.runtime.recovery import merge_open_forks
 
     wishes = await open_forgettings(store)
