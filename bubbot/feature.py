@@ -80,6 +80,7 @@ class Kernel:
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
         current_session: returns a session by the current id of its chat. A chat that moved has two, its session the first.
         first_session: returns a session by the first id of its chat, as it is stored; people may name either.
+        restart: lets the daemon start again in this process, once its turns have ended; another bot goes on as it is.
         list_tools: returns all tools of the bot, under the settings in force.
         strategies: the context strategies.
         recompose: builds the request of a recorded step as this code would; None for features that stay when settings change.
@@ -106,6 +107,7 @@ class Kernel:
     current_session: Callable[[str], str]
     first_session: Callable[[str], Awaitable[str]]
     find_texts: Callable[[str, str, str], Awaitable[Texts]]
+    restart: Callable[[], None] = lambda: None
     list_tools: Callable[[], Sequence[Tool]] = tuple
     strategies: ContextStrategies = KERNEL_STRATEGIES
     find_heads: FindHeads = find_no_heads

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
 from bubbot.app.features import BotFeatures
+from bubbot.app.forgetting import try_forgetting
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import find_memory_strategies, load_features, load_strategies
@@ -105,6 +106,7 @@ class Bot:
         commands: the commands that people may type.
         group: owns every long-lived task.
         turn_services: the services of turns.
+        restart: set once it has to start again.
     """
 
     store: TapeStore
@@ -121,6 +123,7 @@ class Bot:
     directory: ChannelDirectory
     wrappers: PortWrappers
     health_collector: HealthCollector
+    restart: asyncio.Event
 
     @property
     def models(self) -> SessionModels:
@@ -303,6 +306,7 @@ async def open_bot(
         workspace = await find_workspace(base_store, home)
         store = wrappers.store(base_store)
         installed = load_features()
+        await try_forgetting(base_store, home, workspace, installed.references)
         open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         lessons = ModelLessons(open_tape(MODELS_TAPE))
@@ -321,7 +325,7 @@ async def open_bot(
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes, texts)
         owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
-        projections = ProjectionRunner()
+        projections, restart = ProjectionRunner(), asyncio.Event()
         read_session = session_reader(
             partial(_session_tape, store, installed.references, workspace), may_read, partial(first_session, store)
         )
@@ -348,6 +352,7 @@ async def open_bot(
             ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
             current_session=directory.current_session,
             first_session=partial(first_session, store),
+            restart=restart.set,
         )
         bot_features = BotFeatures(
             kernel,
@@ -449,6 +454,7 @@ async def open_bot(
             directory,
             wrappers,
             watch,
+            restart,
         )
 
 

@@ -68,4 +68,6 @@ SHARED: Mapping[str, str] = {
     "tape search": "search",
     "access consents": "people",
     "access export": "people",
+    "access forget": "people",
+    "access forgotten": "people",
 }

@@ -15,7 +15,7 @@ from bubbot.app.feature_settings import configured_people
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
-from bubbot.app.own_features import FEATURES, find_parts, session_events
+from bubbot.app.own_features import FEATURES, copying_events, find_parts, session_events
 from bubbot.app.people import personal_tapes
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
@@ -57,6 +57,7 @@ from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.memory import InstalledMemory
 from bubbot.ports.model import Model, ModelTraits
 from bubbot.ports.passages import PASSAGES_FILE
+from bubbot.ports.session_names import read_session
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
@@ -66,6 +67,7 @@ from bubbot.runtime.context.ports import MemoryText, StrategySources
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.settings.loader import Settings
+from bubbot.tape.copies import KnownCopies, find_copies_of_tape
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.provenance import most_foreign
@@ -146,7 +148,7 @@ class BotFeatures:
         """
         self._kernel = kernel = replace(kernel, list_tools=self.list_tools, strategies=strategies)
         self.find_heads = kernel.find_heads
-        self._home = home
+        self._home, self._store = home, store
         self._names = names
         self.strategies = strategies
         self._references = references
@@ -154,7 +156,7 @@ class BotFeatures:
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.section(ScheduleSettings)) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
-        self._store, self._find_accounts = store, links.linked_accounts
+        self._find_accounts = links.linked_accounts
         self.consents = ConsentService(kernel.open_tape(CONSENT_TAPE), kernel.projections, links.linked_accounts)
         shared = SharedZones(kernel.open_tape, kernel.now, links)
         self.memory = (
@@ -293,6 +295,9 @@ class BotFeatures:
                 reserved_names=RESERVED_PREFIXES,
                 find_traces=self._find_traces,
                 wait_until_sent=self._kernel.wait_until_sent,
+                find_copies=self._find_copies,
+                name_tape=partial(read_session, self._store),
+                restart=self._kernel.restart,
                 bot_name=settings.bot.name,
             ),
             "search": lambda: search_feature(find_visits),
@@ -321,7 +326,7 @@ class BotFeatures:
             now=self._kernel.now,
             zone=self._kernel.zone,
         )
-        return people_feature(self.consents, exports)
+        return people_feature(self._kernel, self.consents, exports)
 
     def _build_attachments(self, settings: Settings, models: ModelSet) -> Callable[[], Feature]:
         def build() -> Feature:
@@ -412,6 +417,10 @@ class BotFeatures:
     def _usage_reporter(self) -> UsageReporter:
         kernel, limits = self._kernel, self.budget.limits if self.budget else None
         return UsageReporter(kernel.open_tape(BUDGET_TAPE), kernel.now, kernel.zone, limits)
+
+    async def _find_copies(self, tape: str) -> Sequence[KnownCopies]:
+        """Find what other chats hold of a tape."""
+        return await find_copies_of_tape(self._store, tape, self._references, copying_events())
 
     async def _find_traces(self, turn: Turn) -> list[str]:
         """List the person's tapes with texts of a turn's session."""

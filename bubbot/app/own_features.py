@@ -7,10 +7,12 @@ A feature is a folder of `bubbot.features`. It may have these modules, each with
 - `commands.py`: `COMMANDS`, the group of its commands in the shell.
 - `settings.py`: `SECTIONS`, its sections of config.toml by path.
 - `facts.py`: `FACTS`, the types of its facts. `SESSION_EVENTS`: those on tapes of its own about one chat, which an erasure of that chat
-  reaches. `QUOTES`: those that quote a tape, by the tape on which they stand.
+  reaches. `QUOTES`: those that quote a tape, by the tape on which they stand. `COPIES`: the events with words of what they cite.
 - `state.py`: `CHECKPOINTS`, the models of the checkpoints of its projections, by the names of the events.
 - `checks.py`: `CHECKS`, for `bubbot doctor`.
 - `health.py`: `read_health`, which reports its health from the tapes while no bot runs.
+- `forgetting.py`: `FORGETTING`, what its facts need if a person is forgotten, by the beginning of the names of tapes; empty: those
+  of chats.
 - `release.py`: `end_open_work`, which ends what a restored home must not go on with when its quarantine is released.
 - `panels.py`: `PANELS`, what it shows on the trace page.
 """
@@ -23,6 +25,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from bubbot.ports.forgetting import RestateTape
 from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import CORE_SCHEMA, SettingsSchema
 from bubbot.tape.fact import models_of
@@ -78,3 +81,14 @@ def session_events() -> tuple[str, ...]:
 def quoting_events() -> Mapping[str, tuple[str, ...]]:
     """Return the names of facts that quote a tape (fields `tape` and `session`), by the tape on which they stand."""
     return {tape: names for _, quotes in find_parts("facts", "QUOTES") for tape, names in quotes.items()}
+
+
+def forgetting_rules() -> tuple[tuple[str, RestateTape], ...]:
+    """Return what tapes need if a person is forgotten, by the beginning of their names; see `RestateTape`."""
+    return tuple(rule for _, rules in find_parts("forgetting", "FORGETTING") for rule in rules.items())
+
+
+@cache
+def copying_events() -> tuple[str, ...]:
+    """Return the events of features that hold words of the entries that they cite."""
+    return tuple(name for _, names in find_parts("facts", "COPIES") for name in names)

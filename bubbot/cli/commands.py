@@ -13,6 +13,7 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from bubbot.app.commands import bind_context, find_command
+from bubbot.app.forgetting import finish_forgetting
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.arguments.fields import Args, dump_args, dump_given, fields_of
 from bubbot.cli.files import create_folder, open_output
@@ -179,7 +180,9 @@ async def _write(
         async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
             exclusive = partial(_take_up, store, workspace)
             context = CommandContext(store, workspace, now, new_id, exclusive=exclusive, on_progress=on_progress)
-            return await run_here(_bind(context, command, setup.settings), arguments)
+            result = await run_here(_bind(context, command, setup.settings), arguments)
+            await finish_forgetting(store, setup.home, workspace)
+            return result
 
     async def in_the_bot(address: str) -> CommandResult:
         body = {"name": command.name, "arguments": dump_given(arguments), "confirmed": True}  # the shell has asked

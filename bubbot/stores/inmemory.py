@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from bubbot.errors import BubbotError, EntryNotFound, StoreUnavailable, TapeConf
 from bubbot.ports.store import PositionedEntry
 from bubbot.tape import erasure
 from bubbot.tape.blobs import blob_digest
-from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery, evaluate
 from bubbot.tape.references import MovedIds
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary, refuse_lost_leases
@@ -195,6 +196,25 @@ class InMemoryStore:
         self._check_open()
         return self._restart(tape, reset_batch, [Batch(tape, tuple(first))])[0]
 
+    async def erase(
+        self,
+        batches: Sequence[Batch],
+        entries: Sequence[tuple[str, tuple[int, ...]]],
+        blobs: Sequence[tuple[str, tuple[str, ...]]] = (),
+    ) -> list[tuple[TapeEntry, ...]]:
+        self._check_open()
+        tape, date = erasure.require_erasure(batches).tape, erasure.erasure_date(batches)
+        ids = self._with_contents(entries)
+        covers, tapes = erasure.split_covers(ids), {name: self._tapes[name] for name in ids}
+        drafts, stored = self._draft(erasure.with_covers(batches, tape, covers[0]))
+        self._commit(drafts)
+        self._complete_erasure(tape, tapes, ids, covers=covers, archives=(), date=date)
+        for name, digests in blobs:
+            self._record_in_home(
+                (), self._remove_blobs(name, self._stored_blobs(name).intersection(digests), date), date
+            )
+        return stored
+
     async def put_blob(self, tape: str, data: bytes) -> str:
         self._check_open()
         digest = blob_digest(data)
@@ -251,9 +271,7 @@ class InMemoryStore:
         erased_tapes = {name: self._tapes[name] for name in ids}  # a batch may create a tape with the same name again
         try:
             drafts, stored = self._draft(erasure.with_covers(batches, tape, first) if reset.erase else batches)
-            facts = [
-                entry for entry in drafts.get(tape, ()) if (entry.kind, entry.name) == (Kind.EVENT, erasure.TAPE_ERASED)
-            ]
+            facts = [entry for entry in drafts.get(tape, ()) if _is_erasure(entry)]
             if reset.erase and not facts:
                 raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
         except TapeError:
@@ -261,11 +279,30 @@ class InMemoryStore:
             raise
         self._commit(drafts)
         if reset.erase:
-            if first:  # a fact that covers nothing erased nothing
-                self._tapes[tape].facts.add(facts[-1].id)
-            self._erase(erased_tapes, ids)
-            self._record_in_home(tape, overflow, erasure.erasure_date(batches))
+            archives = [name for name, stored_tape in sorted(self._tapes.items()) if stored_tape.archived_from == tape]
+            date = erasure.erasure_date(batches)
+            self._complete_erasure(tape, erased_tapes, ids, covers=(first, *overflow), archives=archives, date=date)
         return stored
+
+    def _complete_erasure(
+        self,
+        tape: str,
+        tapes: Mapping[str, _Tape],
+        ids: Mapping[str, set[int]],
+        *,
+        covers: Sequence[Mapping[str, Any]],
+        archives: Sequence[str],
+        date: str,
+    ) -> None:
+        """Blank the entries, whose fact is the newest on `tape`, and remove their blobs; of archives, all blobs."""
+        if covers[0]:  # a fact that covers nothing erased nothing
+            self._tapes[tape].facts.add([entry.id for entry in self._entries(tape) if _is_erasure(entry)][-1])
+        cited = {name: self._cited_blobs(name, some_ids) for name, some_ids in ids.items() if name not in archives}
+        self._erase(tapes, ids)
+        gone = {name: self._stored_blobs(name) for name in archives}
+        gone |= {name: digests - self._named_blobs(name) for name, digests in cited.items()}
+        removals = [fact for name, digests in gone.items() for fact in self._remove_blobs(name, digests, date)]
+        self._record_in_home(covers[1:], removals, date)
 
     def _archive(self, tape: str, reset: ResetBatch, batches: Sequence[Batch]) -> None:
         old_tape = self._tapes.pop(tape, None)
@@ -282,7 +319,14 @@ class InMemoryStore:
             return {}
         archives = [name for name, stored_tape in self._tapes.items() if stored_tape.archived_from == tape]
         ids = {name: self._with_content(name, None) for name in archives}
-        for name, some_ids in reset.erase_also:
+        for name, some_ids in self._with_contents(reset.erase_also).items():
+            ids[name] = ids.get(name, set()) | some_ids
+        return ids
+
+    def _with_contents(self, entries: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, set[int]]:
+        """Return those of the entries that an erasure would blank, by tape."""
+        ids: dict[str, set[int]] = {}
+        for name, some_ids in entries:
             if name in self._tapes:
                 ids[name] = ids.get(name, set()) | self._with_content(name, set(some_ids))
         return ids
@@ -295,22 +339,46 @@ class InMemoryStore:
             if (only is None or entry.id in only) and not entry.erased and not _is_protected(stored_tape, name, entry)
         }
 
-    def _erase(self, tapes: dict[str, _Tape], ids: dict[str, set[int]]) -> None:
+    def _erase(self, tapes: Mapping[str, _Tape], ids: Mapping[str, set[int]]) -> None:
         for name, stored_tape in tapes.items():
             stored_tape.entries = [_blank(entry) if entry.id in ids[name] else entry for entry in stored_tape.entries]
 
-    def _record_in_home(self, tape: str, overflow: Sequence[Mapping[str, Any]], date: str) -> None:
-        """Record the erasures that did not fit into the first fact, and remove the blobs."""
-        facts = [erasure.build_further_erasure(covers, date) for covers in overflow]
-        overflow_count = len(facts)
-        for name, stored_tape in sorted(self._tapes.items()):
-            if stored_tape.archived_from == tape:
-                facts += erasure.build_blob_removals(name, stored_tape.blobs, "erased", date)
-                stored_tape.blobs = {}
+    def _stored_blobs(self, name: str) -> set[str]:
+        return set(self._tapes[name].blobs) if name in self._tapes else set()
+
+    def _cited_blobs(self, name: str, ids: set[int]) -> set[str]:
+        """Return the stored blobs of a tape that some of these entries cite."""
+        entries = [entry for entry in self._entries(name) if entry.id in ids]
+        return self._stored_blobs(name) & _digests_in(entries)
+
+    def _named_blobs(self, name: str) -> set[str]:
+        """Return the digests in the entries of a tape and in the open forks."""
+        staged = (entry for record in self._forks.values() for batch in record.staged for entry in batch.entries)
+        return _digests_in([*self._entries(name), *staged])
+
+    def _remove_blobs(self, name: str, digests: set[str], date: str) -> list[TapeEntry]:
+        """Remove blobs of a tape; return the facts about it, which are not stored yet."""
+        facts = list(erasure.build_blob_removals(name, digests, "erased", date))
+        for digest in digests:
+            del self._tapes[name].blobs[digest]
+        return facts
+
+    def _record_in_home(self, overflow: Sequence[Mapping[str, Any]], removals: Sequence[TapeEntry], date: str) -> None:
+        """Record the erasures that did not fit into the first fact, and the removed blobs."""
+        facts = [*(erasure.build_further_erasure(covers, date) for covers in overflow), *removals]
         if facts:
             drafts, stored = self._draft([Batch(erasure.HOME_TAPE, tuple(facts))])
             self._commit(drafts)
-            self._tapes[erasure.HOME_TAPE].facts.update(fact.id for fact in stored[0][:overflow_count])
+            self._tapes[erasure.HOME_TAPE].facts.update(fact.id for fact in stored[0][: len(overflow)])
+
+
+def _is_erasure(entry: TapeEntry) -> bool:
+    return (entry.kind, entry.name) == (Kind.EVENT, erasure.TAPE_ERASED)
+
+
+def _digests_in(entries: Iterable[TapeEntry]) -> set[str]:
+    texts = (json.dumps([thaw(entry.payload), thaw(entry.meta)]) for entry in entries)
+    return {digest for text in texts for digest in erasure.find_digests(text)}
 
 
 def _is_protected(stored_tape: _Tape, name: str, entry: TapeEntry) -> bool:

@@ -194,6 +194,14 @@ class TapeBoundary:
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:  # noqa: ARG002
         self._refuse_writing()
 
+    async def erase(
+        self,
+        batches: Sequence[Batch],  # noqa: ARG002
+        entries: Sequence[tuple[str, tuple[int, ...]]],  # noqa: ARG002
+        blobs: Sequence[tuple[str, tuple[str, ...]]] = (),  # noqa: ARG002
+    ) -> list[tuple[TapeEntry, ...]]:
+        self._refuse_writing()
+
     async def aclose(self) -> None:
         """Do nothing: the code that opened the store closes it, and several viewers may share it."""
 

@@ -80,6 +80,14 @@ class DiscardingStore:
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         self._refuse()
 
+    async def erase(
+        self,
+        batches: Sequence[Batch],
+        entries: Sequence[tuple[str, tuple[int, ...]]],
+        blobs: Sequence[tuple[str, tuple[str, ...]]] = (),
+    ) -> list[tuple[TapeEntry, ...]]:
+        self._refuse()
+
     async def aclose(self) -> None:
         """Leave the other store open: its owner closes it."""
 

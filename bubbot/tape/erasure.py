@@ -5,10 +5,12 @@ All stores write them the same way. The database and audits check erased entries
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bubbot.errors import EntryNotFound
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event, thaw
 from bubbot.tape.events import BlobsRemoved, TapeErased, TapeRenamed
 from bubbot.tape.handle import spans_of
@@ -26,6 +28,7 @@ BLOB_REMOVED = "blob/removed"
 SPANS_PER_FACT = 100
 """Id ranges in one fact; the database reads a fact again for each entry it covers, so long ones are slow."""
 BLOBS_PER_FACT = 500
+_DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def build_rename(tape: str, archive: str, batches: Sequence[Batch]) -> TapeEntry:
@@ -90,3 +93,15 @@ def build_blob_removals(tape: str, digests: Iterable[str], reason: str, date: st
     for start in range(0, len(names), BLOBS_PER_FACT):
         fact = BlobsRemoved(tape, tuple(names[start : start + BLOBS_PER_FACT]), reason)
         yield fact.to_entry().with_meta(EMPTY_OBJECT, date)
+
+
+def find_digests(text: str | None) -> set[str]:
+    """Return what stands in a stored text like the digest of a blob; nothing for an erased text."""
+    return set(_DIGEST.findall(text)) if text else set()
+
+
+def require_erasure(batches: Sequence[Batch]) -> Batch:
+    """Return the first batch. Raise `EntryNotFound` if it holds no `tape/erased`, or if there is none."""
+    if not batches or all(entry.name != TAPE_ERASED for entry in batches[0].entries):
+        raise EntryNotFound("nothing was erased: the first batch holds no fact of it")
+    return batches[0]

@@ -231,6 +231,25 @@ class ReferenceRegistry:
                 if isinstance(number, str):
                     yield PersonReference(path, names[0] if names else channel, number)
 
+    def find_meta_people(self, entry: TapeEntry) -> Iterator[object]:
+        """Yield the ids of the people whom the meta of an entry names."""
+        for path in self.meta.people:
+            yield from _values(entry.meta, _steps(path))
+
+    def find_cited(self, tape: str, entry: TapeEntry) -> Iterator[tuple[str, int, int]]:
+        """Yield the entries that an entry on `tape` names, as a tape and an inclusive id range."""
+        if entry.kind == Kind.EVENT:
+            yield from _cited(tape, entry.payload.get("data"), self.of_event(entry.name or ""))
+        else:
+            yield from _cited(tape, entry.payload, self.kinds.get(entry.kind, _NOTHING))
+            if entry.kind == Kind.ANCHOR:
+                yield from _cited(tape, entry.payload, self.anchors.get(entry.name or "", _NOTHING))
+
+    def find_sources(self, tape: str, entry: TapeEntry) -> Iterator[tuple[str, int, int]]:
+        """Yield the entries of which an entry on `tape` is a copy, as its meta says."""
+        sources = tuple(path for path in (*self.meta.tape_entries, *self.meta.tape_spans) if path.startswith("source"))
+        yield from _cited(tape, entry.meta, EventReferences(tape_entries=sources, tape_spans=sources))
+
     def with_events(self, events: Mapping[str, type]) -> ReferenceRegistry:
         """Return a registry that also knows these events. Raise `EntryInvalid` if one is declared already.
 
@@ -426,6 +445,37 @@ def _values(value: Any, steps: Sequence[str]) -> Iterator[object]:
             yield from _values(item, steps[1:])
     elif isinstance(value, Mapping) and steps[0] in value:
         yield from _values(value[steps[0]], steps[1:])
+
+
+def _cited(tape: str, root: Any, references: EventReferences) -> Iterator[tuple[str, int, int]]:
+    """Yield the entries in these fields of a payload or meta, as a tape and an inclusive id range."""
+    for path in references.entries:
+        yield from _ranges(tape, [(value, value) for value in _values(root, _steps(path))])
+    for path in references.spans:
+        for spans in _values(root, _steps(path)):
+            yield from _ranges(tape, spans)
+    for path in (*references.tape_entries, *references.tape_spans):
+        for value in _values(root, _steps(path)):
+            for other, places in _pairs(value):
+                yield from _ranges(other, [(places, places)] if type(places) is int else places)
+
+
+def _ranges(tape: str, spans: object) -> Iterator[tuple[str, int, int]]:
+    for span in spans if isinstance(spans, (list, tuple)) else ():
+        if _is_span(span):
+            yield tape, span[0], span[1]
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]]:
+    """Return the pairs of a tape and what is named of it: of a single pair, of a list of them, or of an object."""
+    found = list(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(found, (list, tuple)):
+        return []
+    return [(each[0], each[1]) for each in ([found] if _is_pair(found) else found) if _is_pair(each)]
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], str)
 
 
 def _change(value: Any, steps: Sequence[str], change: Callable[[Any], Any]) -> Any:

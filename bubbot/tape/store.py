@@ -71,8 +71,8 @@ class ResetBatch:
 
     Attributes:
         archive: the name for the old entries.
-        erase: blank the old entries, those of earlier archives, and those in `erase_also`; the first entries of the new
-            tape must include the `tape/erased` that records it.
+        erase: blank the old entries, those of earlier archives, and those in `erase_also`, with the blobs that only these
+            cite; the first entries of the new tape must include the `tape/erased` that records it.
         erase_also: entries of other tapes to erase, as (tape, ids).
     """
 
@@ -227,6 +227,29 @@ class TapeStore(BlobStore, Protocol):
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Archive or erase the tape and restart it with these entries, in one transaction."""
+        ...
+
+    async def erase(
+        self,
+        batches: Sequence[Batch],
+        entries: Sequence[tuple[str, tuple[int, ...]]],
+        blobs: Sequence[tuple[str, tuple[str, ...]]] = (),
+    ) -> list[tuple[TapeEntry, ...]]:
+        """Append batches and erase single entries of any tapes, in one transaction; return the stored entries.
+
+        The newest `tape/erased` in the first batch gets the ids that it `covers`; further facts go to the home tape.
+        Entries of no such tape, blank ones, and facts about names and erasures are skipped. A blob that an erased entry
+        cites goes too, unless another entry of its tape or an open fork cites it. What open forks have staged stays:
+        merge them first.
+
+        Args:
+            entries: as (tape, ids); a tape may be an archive and may be named more than once.
+            blobs: further blobs to remove, as (tape, digests), whatever cites them.
+
+        Raises:
+            EntryNotFound: the first batch has no `tape/erased`.
+            TapeConflict: as `append`.
+        """
         ...
 
     async def aclose(self) -> None:

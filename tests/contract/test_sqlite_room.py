@@ -148,6 +148,18 @@ async def test_a_database_of_before_is_written_anew_once_and_then_gives_pages_ba
 
 
 @pytest.mark.law("T17")
+async def test_no_file_of_the_database_keeps_the_bytes_of_single_erased_entries(sqlite_store: SqliteStore) -> None:
+    await sqlite_store.append([notes("zqone", "zqkept", "zqtwo")])
+    digest = await sqlite_store.put_blob("tape", b"zqblob")
+    await sqlite_store.append([batch(event("file", {"digest": digest, "name": "zqname"}))])
+    await sqlite_store.erase([batch(event("tape/erased"), tape="bubbot/home")], [("tape", (1, 3, 4))])
+    found = await sqlite_store.audit()
+    assert ([finding.id for finding in found.findings], found.damage) == ([1, 3, 4], ())
+    held = b"".join(file.read_bytes() for file in sqlite_store.path.parent.iterdir() if file.is_file())
+    assert [word for word in (b"zqone", b"zqkept", b"zqtwo", b"zqblob", b"zqname") if word in held] == [b"zqkept"]
+
+
+@pytest.mark.law("T17")
 async def test_an_archive_is_erased_by_a_fact_with_what_others_hold_of_it_and_nothing_else(
     sqlite_store: SqliteStore,
 ) -> None:

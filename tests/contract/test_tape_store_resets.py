@@ -84,6 +84,17 @@ async def test_blobs_go_with_a_fact_on_the_tape_of_the_home_that_names_them(stor
     assert thaw(fact.payload) == {"name": "blob/removed", "data": data}
 
 
+@pytest.mark.law("T17")
+async def test_the_blobs_of_single_erased_entries_of_other_tapes_go_with_them(store: TapeStore) -> None:
+    digests = [await store.put_blob("other", data) for data in (b"x", b"y")]
+    cites = [event("step", {"system": digest}) for digest in (*digests, digests[1])]
+    await store.append([batch(*cites, tape="other")])
+    await store.reset("tape", ResetBatch("old", erase=True, erase_also=(("other", (1, 2)),)), [ERASED])
+    with pytest.raises(EntryNotFound):
+        await store.get_blob("other", digests[0])
+    assert await store.get_blob("other", digests[1]) == b"y"
+
+
 async def test_a_reset_starts_the_tape_anew_with_the_first_entries(store: TapeStore) -> None:
     await store.append([notes("a", "b")])
     first = await store.reset("tape", ResetBatch("old"), [anchor("session/start"), event("tape/archived")])

@@ -132,6 +132,13 @@ class StoreMachine(RuleBasedStateMachine):
             how = self.aside("scratch", erase=True, reach=((tape, ids),))
             self.both(lambda store: store.reset("scratch", how, [event("tape/erased")]))
 
+    @rule(reach=also, blob=st.sampled_from(BLOBS), given=given_entries)
+    def erase(self, reach: Reach, blob: bytes, given: tuple[TapeEntry, ...]) -> None:
+        """Entries of several tapes are erased under a fact on the home's tape, and a blob with them."""
+        made = [Batch("bubbot/home", (event("tape/erased"),)), Batch("one", given)]
+        further = [("two", (blob_digest(blob),))]
+        self.both(lambda store: store.erase(made, reach, further))
+
     @rule(target=forks, tape=tapes, offset=st.sampled_from([0, 0, 0, -1, 1]), held=staged, exact=st.booleans())
     def open_fork(self, tape: str, offset: int, held: tuple[Batch, ...], exact: bool) -> tuple[str, str]:
         record = ForkRecord(f"fork-{next(self.numbers)}", tape, max(self.head(tape) + offset, 0), held)

@@ -168,6 +168,15 @@ class Connection:
         """See `TapeStore.reset`."""
         return await self._wait(self._write(partial(self._store.reset, tape, reset_batch, first)))
 
+    async def erase(
+        self,
+        batches: Sequence[Batch],
+        entries: Sequence[tuple[str, tuple[int, ...]]],
+        blobs: Sequence[tuple[str, tuple[str, ...]]] = (),
+    ) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.erase`."""
+        return await self._wait(self._write(partial(self._store.erase, batches, entries, blobs)))
+
     async def put_blob(self, tape: str, data: bytes) -> str:
         """See `BlobStore.put_blob`."""
         return await self._wait(self._write(partial(self._store.put_blob, tape, data)))

@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from bubbot.app.bot import Bot
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
 from bubbot.cli.config import open_editor
@@ -38,11 +39,14 @@ from bubbot.ports.settings import ReloadResult
 from bubbot.ports.store import WaitsForRoom
 from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
+from bubbot.settings.loader import Settings
 from bubbot.shell_command import CommandGroup
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
+QUIET_WAIT_SECONDS = 600.0
+"""The longest wait for a moment without a turn before the bot starts again in this process."""
 START_GRACE_SECONDS = 5.0
 """Seconds to finish the start if a signal comes before the bot has started."""
 
@@ -72,13 +76,10 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     try:
-        running = RunningSettings(setup)
-        async with (
-            _start_reporting() as report,
-            open_daemon(setup.settings, setup.home, address=str(path), running=running) as daemon,
-        ):
-            signals.store = daemon.bot.base_store
-            await _serve(daemon, running, path, signals, report)
+        async with _start_reporting() as report:
+            while (current := await _run_once(setup, path, signals, report)) is not None:
+                log.info("starting again", extra={"action": "run.again"})
+                setup = replace(setup, settings=current)
     except StoreFull as error:
         if not signals.ending.is_set():
             raise
@@ -87,6 +88,20 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
             error,
             extra={"action": "end.full"},
         )
+
+
+async def _run_once(
+    setup: CommandSetup, path: Path, signals: PendingSignals, report: ServiceReporter
+) -> Settings | None:
+    """Run the bot until it ends; return its settings if it has to start again, else None."""
+    running = RunningSettings(setup)
+    async with open_daemon(setup.settings, setup.home, address=str(path), running=running) as daemon:
+        signals.store = daemon.bot.base_store
+        await _serve(daemon, running, path, signals, report)
+    if not daemon.bot.restart.is_set() or signals.ending.is_set() or running.reloader is None:
+        return None
+    signals.is_running, signals.store = False, None
+    return running.reloader.current
 
 
 @dataclass
@@ -152,7 +167,9 @@ async def _serve(
         log.info("running, channels: %s", names or "none", extra={"action": "run.started", "left_open": left_open})
         if names and isinstance(app.model, WarmsUp):
             app.model.warm()
-        await _wait_for_first(ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name))
+        await _wait_for_first(
+            ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name), _wait_for_restart(app)
+        )
         log.info("shutting down", extra={"action": "run.ending"})
         if isinstance(app.base_store, WaitsForRoom):
             app.base_store.stop_waiting_for_room()
@@ -160,10 +177,11 @@ async def _serve(
         for task in background:
             task.cancel()
         timeouts = ShutdownTimeouts()
-        report.begin_shutdown(timeouts.max_seconds(len(app.channel_runtimes)) + timeouts.turns)
+        if ending.is_set() or not app.restart.is_set():
+            report.begin_shutdown(timeouts.max_seconds(len(app.channel_runtimes)) + timeouts.turns)
         await reloader.stop(timeouts.turns)
         await manager.stop(timeouts)
-    if not ending.is_set() and manager.refusals:
+    if not (ending.is_set() or app.restart.is_set()) and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))
 
 
@@ -177,6 +195,14 @@ async def reload_when(requested: asyncio.Event, reloader: Reloader, report: Serv
                 await reloader.reload("signal")
             except StoreError as error:
                 log.error("reload failed: %s", error, extra={"action": "config.failed"})  # noqa: TRY400
+
+
+async def _wait_for_restart(app: Bot) -> None:
+    """Wait until the bot has to start again, and then for a moment in which no turn runs."""
+    await app.restart.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(QUIET_WAIT_SECONDS):
+            await app.runtime.wait_idle()
 
 
 async def _wait_for_first(*waits: Coroutine[Any, Any, object]) -> None:

@@ -8,7 +8,7 @@ from bubbot.command import make_tools
 from bubbot.feature import Feature
 from bubbot.features.conversation.commands import ConversationCommands
 from bubbot.features.conversation.model import ModelCommands
-from bubbot.features.conversation.reset import FindTraces, KeepsMemory, ResetCommands
+from bubbot.features.conversation.reset import FindCopies, FindTraces, KeepsMemory, ResetCommands
 from bubbot.features.conversation.tape import tape_tools
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.health import HealthReport
@@ -33,6 +33,9 @@ def conversation_feature(
     reserved_names: Sequence[str] = (),
     find_traces: FindTraces | None = None,
     wait_until_sent: Callable[[Turn], Awaitable[None]] | None = None,
+    find_copies: FindCopies | None = None,
+    name_tape: Callable[[str], Awaitable[str]] | None = None,
+    restart: Callable[[], None] = lambda: None,
     bot_name: str = "bubbot",
 ) -> Feature:
     """Build the record.
@@ -49,12 +52,23 @@ def conversation_feature(
         reserved_names: what the name of a handoff may not begin with, nor that of an anchor to resume.
         find_traces: returns further such tapes, for the session of a turn.
         wait_until_sent: returns when nothing for the chat of a turn is being sent any more.
+        find_copies: finds what other chats hold of a tape, for `,reset erase`.
+        name_tape: returns the session of a tape.
+        restart: lets the bot start again.
         bot_name: the name of the bot, for `,start`.
     """
     talk = ConversationCommands(list_tools, compose, bot_name, reserved_names)
     model = ModelCommands(models, report)
     reset = ResetCommands(
-        traces, forget, memory, view_traces=view_traces, find_traces=find_traces, wait_until_sent=wait_until_sent
+        traces,
+        forget,
+        memory,
+        view_traces=view_traces,
+        find_traces=find_traces,
+        wait_until_sent=wait_until_sent,
+        find_copies=find_copies,
+        name_tape=name_tape,
+        restart=restart,
     )
     tools = [
         *make_tools(ConversationCommands, lambda: talk),

@@ -10,12 +10,16 @@ from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command
+from bubbot.errors import ConfirmationNeeded
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbox import abandoned_entry
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
+from bubbot.tape.copies import KnownCopies
 from bubbot.tool import INSIDE, CommandHelp, HelpTopic
 
+FindCopies: TypeAlias = Callable[[str], Awaitable[Sequence[KnownCopies]]]
+"""Return what the tapes of other chats hold of a tape."""
 FindTraces: TypeAlias = Callable[[Turn], Awaitable[Sequence[str]]]
 """Return further tapes with texts of a turn's session."""
 
@@ -38,6 +42,10 @@ class ResetArgs(Args, frozen=True):
     how: Annotated[
         Literal["", "archive", "erase"],
         Meta(description="archive (keep the old tape under another name) or erase"),
+    ] = ""
+    copies: Annotated[
+        Literal["", "erase", "keep"],
+        Meta(description="what becomes of copies in other chats: erase or keep; empty: ask if there are any"),
     ] = ""
 
 
@@ -69,6 +77,9 @@ class ResetCommands:
         view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
         find_traces: FindTraces | None = None,
         wait_until_sent: Callable[[Turn], Awaitable[None]] | None = None,
+        find_copies: FindCopies | None = None,
+        name_tape: Callable[[str], Awaitable[str]] | None = None,
+        restart: Callable[[], None] = lambda: None,
     ) -> None:
         """Build it.
 
@@ -79,9 +90,13 @@ class ResetCommands:
             view_traces: builds the view that finds the entries of a session on them.
             find_traces: finds further tapes with texts of the session of a turn.
             wait_until_sent: returns when nothing for the chat of a turn is being sent any more.
+            find_copies: finds what other chats hold of a tape; None without them.
+            name_tape: returns the session of a tape, for people.
+            restart: lets the bot start again, so that no window of another chat holds what was erased there.
         """
         self._traces, self._forget, self._memory = traces, forget, memory
         self._view_traces, self._find_traces, self._wait_until_sent = view_traces, find_traces, wait_until_sent
+        self._find_copies, self._name_tape, self._restart = find_copies, name_tape, restart
 
     @command(
         "session reset",
@@ -102,15 +117,37 @@ class ResetCommands:
             name = await turn.tape.reset(archive=True)
             done = TapeReset("archived", head, name, path)
         else:
+            copies = await self._choose_copies(caller, args)
             if self._wait_until_sent:  # an answer that is being shown could not be completed without its record
                 await self._wait_until_sent(turn)
             tapes = [*self._traces, *(await self._find_traces(turn) if self._find_traces else ())]
             self._forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
-            await turn.tape.reset(archive=False, erase_also=await self._collect_traces(turn, tapes))
+            await turn.tape.reset(archive=False, erase_also=(*await self._collect_traces(turn, tapes), *copies))
+            if copies:
+                self._restart()
             done = TapeReset("erased", head)
         if memory:
             await memory.start_again(turn)
         return done
+
+    async def _choose_copies(self, caller: Caller, args: ResetArgs) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return the copies in other chats to erase. Raise `ConfirmationNeeded` if there are some, and nothing was chosen.
+
+        Whoever has no power over other chats here may only keep them.
+        """
+        if self._find_copies is None or args.copies == "keep":
+            return ()
+        found = await self._find_copies(caller.required_turn.tape.name)
+        if found and (args.copies == "" or not caller.has_power):
+            lines = [await self._describe_copies(caller, each) for each in found]
+            code = "reset_copies" if caller.has_power else "reset_copies_elsewhere"
+            raise ConfirmationNeeded(code, count=len(found), lines="\n".join(lines))
+        return tuple((each.tape, tuple(sorted({*each.entries, *each.prompts}))) for each in found)
+
+    async def _describe_copies(self, caller: Caller, copies: KnownCopies) -> str:
+        name = (await self._name_tape(copies.tape) if self._name_tape else "") or copies.tape
+        entries, prompts = len(copies.entries), len(copies.prompts)
+        return caller.texts.say("reset_copies_line", chat=name, entries=entries, prompts=prompts)
 
     async def _collect_traces(self, turn: Turn, tapes: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Find the entries to erase on these tapes; messages that did not arrive yet end with them."""

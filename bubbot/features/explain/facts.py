@@ -66,3 +66,5 @@ class ExplanationEnded(Fact, frozen=True, kw_only=True):
 EXPLAINED = ExplanationEnded.EVENTS[0]
 FACTS = (ExplanationEnded,)
 """The facts of this feature."""
+COPIES = ExplanationEnded.EVENTS
+"""Facts with words of the entries that they cite."""

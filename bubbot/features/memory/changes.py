@@ -7,7 +7,7 @@ then, and the fold applies them in that order: no change of another chat is lost
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import singledispatchmethod
@@ -142,18 +142,18 @@ def trace_lines(entries: Sequence[TapeEntry]) -> tuple[MemorySnapshot, LineOrigi
     return state.memory, lines
 
 
-def restate_without(entries: Sequence[TapeEntry], session: str) -> list[TapeEntry]:
-    """Build changes that make the memory of these without the lines that came from a session.
+def restate_without(entries: Sequence[TapeEntry], is_left_out: Callable[[LineOrigin], bool]) -> list[TapeEntry]:
+    """Build changes that make the memory of these without the lines that came from some origins alone.
 
-    What the session removed stays removed. Each change names where its words came from, so that those of the other
-    sessions can be erased later.
+    What these removed stays removed. Each change names where its words came from, so that those of the other origins can
+    be erased later.
     """
     memory, lines = trace_lines(entries)
-    long_term = _lines_without(memory.long_term, "", lines, session)
+    long_term = _lines_without(memory.long_term, "", lines, is_left_out)
     changes = _restate_long_term(long_term) or [_restate(MemoryCleared(), LineOrigin())]
     for note in memory.dailies:
         parts: list[tuple[LineOrigin, list[str]]] = []
-        for origins, line in _lines_without(note.content, note.date, lines, session):
+        for origins, line in _lines_without(note.content, note.date, lines, is_left_out):
             if parts and (not origins or parts[-1][0] in origins):
                 parts[-1][1].append(line)
             else:
@@ -178,15 +178,17 @@ def _restate_long_term(lines: Sequence[tuple[Sequence[LineOrigin], str]]) -> lis
     return changes
 
 
-def _lines_without(text: str, day: str, lines: LineOrigins, session: str) -> list[tuple[Sequence[LineOrigin], str]]:
-    """Return the lines of a text that did not come from one session alone, with their other origins.
+def _lines_without(
+    text: str, day: str, lines: LineOrigins, is_left_out: Callable[[LineOrigin], bool]
+) -> list[tuple[Sequence[LineOrigin], str]]:
+    """Return the lines of a text that did not come from the left out origins alone, with their other origins.
 
     Blank ones have none. There are none at both ends, and no further one where lines were left out.
     """
     kept: list[tuple[Sequence[LineOrigin], str]] = []
     is_gap = True
     for line in text.splitlines():
-        origins = [each for each in lines.get((day, line.strip()), ()) if each.session != session]
+        origins = [each for each in lines.get((day, line.strip()), ()) if not is_left_out(each)]
         if origins:
             kept.append((origins, line))
             is_gap = False

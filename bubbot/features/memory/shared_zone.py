@@ -348,7 +348,7 @@ class SharedZones:
         for tape in dict.fromkeys(tapes):
             changes = await self._read_changes(tape)
             if any(entry.data.get("session") == turn.session for entry in changes):
-                turn.tape.stage(tape, restate_without(changes, turn.session))
+                turn.tape.stage(tape, restate_without(changes, lambda origin: origin.session == turn.session))
                 found.append(tape)
         return found
 

@@ -127,7 +127,7 @@ class MemoryView:
             return MemorySnapshot()
         cache = answers[0][-1].cache
         if "memory" not in cache:
-            zones = list(_zones(answers[0]))
+            zones = list(list_zones(answers[0]))
             cache["memory"] = zones[-1] if zones else MemorySnapshot()
         snapshot: MemorySnapshot = cache["memory"]
         return snapshot
@@ -162,7 +162,7 @@ class MemoryVersionView:
 
     def fold(self, answers: QueryAnswers) -> MemorySnapshot | None:
         """Return the zone of that version."""
-        return next((zone for zone in reversed(list(_zones(answers[0]))) if zone.version == self.version), None)
+        return next((zone for zone in reversed(list(list_zones(answers[0]))) if zone.version == self.version), None)
 
 
 def parse_day(text: object) -> str | None:
@@ -250,7 +250,7 @@ def _escaped_headings(text: str) -> str:
     return _HEADING.sub(lambda line: f"\\{line[0]}", text)
 
 
-def _zones(entries: Sequence[TapeEntry]) -> Iterator[MemorySnapshot]:
+def list_zones(entries: Sequence[TapeEntry]) -> Iterator[MemorySnapshot]:
     """Yield the sealed zones of ascending entries; skip an opening without a seal and a seal without an opening."""
     opening: TapeEntry | None = None
     notes: list[TapeEntry] = []

@@ -212,7 +212,7 @@ class MemoryZone(DatedZone):
         newest = content.version
         if not newest:  # no zone, or an imported one without a number
             newest = max((item.version for item in await self._tape.read(MemoryVersionsView())), default=0)
-        await self._tape.append(_entries(replace(content, version=newest + 1)))
+        await self._tape.append(build_version(replace(content, version=newest + 1)))
 
     def _stamp(self) -> str:
         return timestamp(self._now())
@@ -262,7 +262,7 @@ def missing_version_text(number: int, others: Iterable[int]) -> str:
     return Texts().say(name, **values)
 
 
-def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
+def build_version(snapshot: MemorySnapshot) -> list[TapeEntry]:
     """Build the entries of a version, from its opening to its seal.
 
     Each says how foreign its words are: most are copied from an earlier version, and the rest of the turn has no part in

@@ -1,1 +1,1 @@
-"""People: what the home holds about each of them, and what they allow."""
+"""People: what the home holds about each of them, what they allow, and that they are forgotten."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bubbot.command import make_group
 from bubbot.features.people.consent import CONSENT_TAPE, ConsentService
 from bubbot.features.people.export import ExportCommands
+from bubbot.features.people.forget import ForgetCommands
 from bubbot.features.people.record import PersonalTapes
 from bubbot.ports.people import FindAccounts
 from bubbot.shell_command import CommandContext, CommandGroup
@@ -41,10 +42,16 @@ async def open_export(context: CommandContext) -> ExportCommands:
     return ExportCommands(context.store, options.tapes, find_accounts, now=context.now, zone=context.zone)
 
 
+async def open_forget(context: CommandContext) -> ForgetCommands:
+    """Return the running bot's own commands, or those over the tapes of the home."""
+    return context.service(ForgetCommands) or ForgetCommands(context.open_tape)
+
+
 COMMANDS = CommandGroup(
     "access",
     (
         *make_group("access", ConsentService, open_consents, "").commands,
         *make_group("access", ExportCommands, open_export, "").commands,
+        *make_group("access", ForgetCommands, open_forget, "").commands,
     ),
 )

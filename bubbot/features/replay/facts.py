@@ -138,6 +138,9 @@ SESSION_EVENTS = (REPLAYED,)
 QUOTES = {REPLAY_TAPE: (REPLAYED,)}
 """Facts that quote a tape, with its name in `tape` and its session in `session`, by the tape on which they stand."""
 
+COPIES = (REPLAYED,)
+"""Facts with words of the entries that they cite."""
+
 
 def replay_key(turn: str) -> str:
     """Return the key of the replay that a turn made."""

@@ -6,7 +6,7 @@ The functions run in a write transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,6 +20,8 @@ from bubbot.tape.store import Batch, ResetBatch
 
 Traces: TypeAlias = Sequence[tuple[str, tuple[int, ...]]]
 """Single entries of several tapes: (tape, ids) each."""
+BlobTraces: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
+"""Blobs of several tapes: (tape, digests) each."""
 
 
 async def put_aside(
@@ -48,6 +50,48 @@ async def erase_archive(transaction: Transaction, archive: str, fact: Batch, als
     if not await transaction.fetch("SELECT 1 FROM tapes WHERE name = ? AND archived_from IS NOT NULL", (archive,)):
         raise EntryNotFound(f"{archive} is not an archive")
     await _erase(transaction, fact.tape, await _find_targets(transaction.fetch, [archive], also), [fact])
+
+
+async def erase_entries(
+    transaction: Transaction, batches: Sequence[Batch], entries: Traces, blobs: BlobTraces
+) -> list[tuple[TapeEntry, ...]]:
+    """Append the batches and erase single entries, with the blobs that only these cite; see `TapeStore.erase`."""
+    tape, date = erasure.require_erasure(batches).tape, erasure.erasure_date(batches)
+    targets = await _find_targets(transaction.fetch, (), entries)
+    stored = await _erase(transaction, tape, targets, batches)
+    for name, digests in blobs:
+        present = await _stored_blobs(transaction.fetch, name)
+        await remove_blobs(transaction, name, sorted(present.intersection(digests)), ("erased", date))
+    return stored
+
+
+async def _stored_blobs(fetch: Fetch, name: str) -> set[str]:
+    rows = await fetch("SELECT digest FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?)", (name,))
+    return {digest for (digest,) in rows}
+
+
+async def _cited_blobs(fetch: Fetch, name: str, ids: Collection[int]) -> set[str]:
+    """Return the stored blobs of a tape that some of these entries cite."""
+    if not (stored := await _stored_blobs(fetch, name)):
+        return set()
+    found: set[str] = set()
+    for entry_id in ids:
+        rows = await fetch(
+            "SELECT payload, meta FROM entries WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND id = ?",
+            (name, entry_id),
+        )
+        found |= stored.intersection(digest for row in rows for text in row for digest in erasure.find_digests(text))
+    return found
+
+
+async def _named_blobs(fetch: Fetch, name: str) -> set[str]:
+    """Return the digests in the entries of a tape and in the open forks."""
+    rows = await fetch(
+        "SELECT payload, meta FROM entries WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND payload IS NOT NULL",
+        (name,),
+    )
+    rows += await fetch("SELECT entries, NULL FROM fork_batches")
+    return {digest for row in rows for text in row for digest in erasure.find_digests(text)}
 
 
 async def count_erasable(fetch: Fetch, archive: str) -> int:
@@ -123,15 +167,18 @@ async def _erase(
     if not fact:
         raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
     date = erasure.erasure_date(batches)
+    singles = {name: ids for name, ids in targets.ids.items() if name not in targets.archives}
+    cited = {name: await _cited_blobs(transaction.fetch, name, ids) for name, ids in singles.items()}
     await _blank(transaction, fact[0][0], first, numbers)
     for covers in overflow:
         await transaction.append([Batch(erasure.HOME_TAPE, (erasure.build_further_erasure(covers, date),))])
         await _blank(transaction, transaction.seq, covers, numbers)
     for archive in targets.archives:
-        digests = await transaction.fetch(
-            "SELECT digest FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?)", (archive,)
-        )
-        await remove_blobs(transaction, archive, [digest for (digest,) in digests], ("erased", date))
+        digests = await _stored_blobs(transaction.fetch, archive)
+        await remove_blobs(transaction, archive, sorted(digests), ("erased", date))
+    for name, digests in cited.items():
+        lone = digests and digests - await _named_blobs(transaction.fetch, name)
+        await remove_blobs(transaction, name, sorted(lone), ("erased", date))
     return stored
 
 

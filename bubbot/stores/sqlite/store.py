@@ -21,7 +21,15 @@ from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, IndexState, PositionedEntry, UnreferencedBlobs
 from bubbot.stores.sqlite.audit import audit_all, head_at
 from bubbot.stores.sqlite.connections import BUSY_SECONDS, HeldConnection, open_reader, prepare, translated_errors
-from bubbot.stores.sqlite.erasing import Traces, count_erasable, erase_archive, put_aside, remove_blobs
+from bubbot.stores.sqlite.erasing import (
+    BlobTraces,
+    Traces,
+    count_erasable,
+    erase_archive,
+    erase_entries,
+    put_aside,
+    remove_blobs,
+)
 from bubbot.stores.sqlite.index.reader import IndexReader
 from bubbot.stores.sqlite.index.schema import delete_index, index_path
 from bubbot.stores.sqlite.indexer import Indexer
@@ -171,7 +179,7 @@ class SqliteStore:
             await transaction.drop_fork(fork)
             return await put_aside(transaction, *reset, batches)
 
-        async with self._erasing(reset[1] if reset else None):
+        async with self._erasing(required=reset is not None and reset[1].erase):
             return await self._require_writer().submit(merge, () if "/" in fork else batches, asks_forks=True)
 
     async def drop_fork(self, fork: str) -> None:
@@ -212,11 +220,19 @@ class SqliteStore:
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         batches = [Batch(tape, tuple(first))]
-        async with self._erasing(reset_batch):
+        async with self._erasing(required=reset_batch.erase):
             stored = await self._require_writer().submit(
                 lambda transaction: put_aside(transaction, tape, reset_batch, batches)
             )
         return stored[0]
+
+    async def erase(
+        self, batches: Sequence[Batch], entries: Traces, blobs: BlobTraces = ()
+    ) -> list[tuple[TapeEntry, ...]]:
+        async with self._erasing():
+            return await self._require_writer().submit(
+                lambda transaction: erase_entries(transaction, batches, entries, blobs)
+            )
 
     async def put_blob(self, tape: str, data: bytes) -> str:
         digest = blob_digest(data)
@@ -322,7 +338,7 @@ class SqliteStore:
             return await count_erasable(fetch, archive)
 
     async def erase_archive(self, archive: str, fact: Batch, also: Traces) -> None:
-        async with self._erasing(ResetBatch(archive, erase=True)):
+        async with self._erasing():
             await self._require_writer().submit(lambda transaction: erase_archive(transaction, archive, fact, also))
 
     async def drop_blobs(self, tape: str, blobs: UnreferencedBlobs, date: str) -> int:
@@ -386,14 +402,14 @@ class SqliteStore:
         return indexer
 
     @asynccontextmanager
-    async def _erasing(self, how: ResetBatch | None) -> AsyncIterator[None]:
-        """If the block erases, remove the erased bytes from the write-ahead log and the erased words from derived
+    async def _erasing(self, *, required: bool = True) -> AsyncIterator[None]:
+        """If the block erases (`required`), remove the erased bytes from the write-ahead log and the erased words from derived
         files.
 
         The index of passages has no mark for staleness, so it is deleted first: a crash after the commit would leave
         it.
         """
-        if how is None or not how.erase:
+        if not required:
             yield
             return
         writer, passages = self._require_writer(), self.path.with_name(PASSAGES_FILE)

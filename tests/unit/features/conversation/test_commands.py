@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import DeliveryFailed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.model import ModelTraits
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
+from bubbot.tape.copies import KnownCopies, find_copies_of_tape
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.store import TapeStore
+from bubbot.tape.store import Batch, TapeStore
 from bubbot.texts import Texts
 from tests.turns import HOME, Bench, Options, Played, asked, calls, running, says, texts_of
 
@@ -338,6 +341,60 @@ class TestReset:
             await bench.say(",reset erase")
             (left,) = await bench.events("inbox/unparsed", bench.inbox.name)
             assert left["chat"] == "other"
+
+    def looking(self, store: TapeStore, restarts: list[str], role: Role = Role.OWNER) -> Options:
+        """Options of a bot that looks for copies in other chats."""
+
+        async def find(tape: str) -> Sequence[KnownCopies]:
+            return await find_copies_of_tape(store, tape, OWN_REFERENCES)
+
+        return Options(role=role, find_copies=find, restart=lambda: restarts.append("now"))
+
+    async def copied(self, bench: Bench, store: TapeStore) -> None:
+        """Something is said, and another chat has a copy of it."""
+        await bench.say("my secret plan")
+        await bench.say("unrelated", chat="other")
+        (said,) = [entry for entry in await bench.entries() if entry.payload.get("content") == "my secret plan"]
+        copy = TapeEntry(
+            "message", {"role": "user", "content": "she wrote: my secret plan"}, {"source": [HOME, said.id]}
+        )
+        await store.append([Batch("test:other", (copy,))])
+
+    @pytest.mark.law("T17")
+    async def test_copies_in_other_chats_are_named_and_erased_after_one_more_yes(self, store: TapeStore) -> None:
+        restarts: list[str] = []
+        async with running(store, ScriptedModel(), self.looking(store, restarts)) as bench:
+            await self.copied(bench, store)
+            asked = (await bench.say(",reset erase")).text
+            assert ("test:other: 1 entries, 0 kept prompts" in asked, "copies=erase" in asked) == (True, True)
+            assert "my secret plan" in str(await bench.entries()), "it only asked"
+            assert "was erased" in (await bench.say(",reset erase copies=erase")).text
+            everything = str([await bench.entries(tape.name) for tape in await store.tapes()])
+            assert ("my secret plan" in everything, "unrelated" in everything) == (False, True)
+            assert restarts == ["now"]
+
+    async def test_copies_stay_if_the_owner_says_so(self, store: TapeStore) -> None:
+        restarts: list[str] = []
+        async with running(store, ScriptedModel(), self.looking(store, restarts)) as bench:
+            await self.copied(bench, store)
+            await bench.say(",reset erase copies=keep")
+            assert "she wrote: my secret plan" in str(await bench.entries("test:other"))
+            assert restarts == []
+
+    async def test_in_a_group_the_copies_in_other_chats_are_named_and_out_of_reach(self, store: TapeStore) -> None:
+        async with running(store, ScriptedModel(), self.looking(store, [])) as bench:
+            await self.copied(bench, store)
+            for words in (",reset erase", ",reset erase copies=erase"):
+                asked = (await bench.say(words, direct=False)).text
+                assert "only an owner in a direct chat may erase" in asked
+            assert "my secret plan" in str(await bench.entries())
+
+    async def test_a_chat_without_copies_is_erased_at_once(self, store: TapeStore) -> None:
+        restarts: list[str] = []
+        async with running(store, ScriptedModel(), self.looking(store, restarts)) as bench:
+            await bench.say("my secret plan")
+            assert "was erased" in (await bench.say(",reset erase")).text
+            assert restarts == []
 
     async def test_it_is_for_the_owner(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), Options(role=Role.ADMIN)) as bench:

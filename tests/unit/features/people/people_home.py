@@ -27,6 +27,7 @@ from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, SteppingClock
+from tests.kernels import make_kernel
 from tests.turns import Bench, KeptChannel, Options, running
 
 ANN, BOB = "1", "2"
@@ -80,9 +81,9 @@ class PeopleHome:
     async def on(self, channel: str, role: Role = Role.MEMBER) -> AsyncIterator[Bench]:
         """The bot on a channel for the block."""
         self._lives += 1
-        options = Options(
-            role=role, clock=self.clock, features=[people_feature(self.consents, self.exports)], accounts=self.links
-        )
+        kernel = make_kernel(open_tape=self.tape)
+        feature = people_feature(kernel, self.consents, self.exports)
+        options = Options(role=role, clock=self.clock, features=[feature], accounts=self.links)
         made = running(self.store, ScriptedModel(), options, channel=KeptChannel(channel), life=f"life{self._lives}")
         async with made as bench:
             yield bench

@@ -1,0 +1,253 @@
+"""The commands with which a person is forgotten: in a chat for oneself, for owners of anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from bubbot.arguments.fields import Args, NoArguments
+from bubbot.command import Caller, command
+from bubbot.errors import CommandRefused, ConfirmationNeeded, ValueInvalid
+from bubbot.features.people.facts import ForgetWish, PersonForgetting, PersonForgotten, read_account
+from bubbot.identity import is_id
+from bubbot.ports.channel import Button, Role
+from bubbot.ports.forgetting import PEOPLE_TAPE
+from bubbot.ports.inbox import INBOX_PREFIX
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.fact import Cited
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.texts import COMMAND_PREFIX
+from bubbot.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
+
+ACCESS_TAPE = "bubbot/access"
+RECEIVED = "inbox/received"
+CONFIRM = Meta(description="true once you have read what goes")
+
+
+class ForgetMeArgs(Args, frozen=True):
+    """The yes of the person."""
+
+    confirm: Annotated[bool, CONFIRM] = False
+
+
+class ForgetArgs(Args, frozen=True):
+    """The person to forget."""
+
+    person: Annotated[str, Meta(description="an account of the person, such as telegram:42", max_length=200)]
+    confirm: Annotated[bool, CONFIRM] = False
+
+
+class ForgettingBegun(Struct, frozen=True):
+    """A person is forgotten, or will be at the next start of the bot.
+
+    Attributes:
+        messages: how many messages of theirs are known.
+        chats: in how many chats.
+        who: whom the answer is for: `person` asked in a chat for themself, `owner` asked the running bot; `done`: a shell
+            without a bot has done it.
+    """
+
+    messages: int
+    chats: int
+    who: Literal["person", "owner", "done"]
+
+    def describe(self, caller: Caller) -> str:
+        """Say what goes, and where an owner sees what stays."""
+        name = {"person": "", "owner": ".owner", "done": ".done"}[self.who]
+        listing = (
+            "`bubbot access forgotten`" if caller.turn is None else caller.texts.format_commands(",access.forgotten")
+        )
+        return caller.result_texts.say(f"ForgettingBegun{name}", messages=self.messages, chats=self.chats, list=listing)
+
+
+class MentionedRange(Struct, frozen=True):
+    """Entries of others that may say something about a forgotten person.
+
+    Attributes:
+        tape: the name of their tape.
+        first: the id of the first one.
+        last: the id of the last one.
+    """
+
+    tape: str
+    first: int
+    last: int
+
+
+class Forgotten(Struct, frozen=True):
+    """A person who was forgotten.
+
+    Attributes:
+        date: when, ISO 8601.
+        entries: how many entries were erased.
+        tapes: on how many tapes.
+        files: how many files of the home were removed.
+        mentions: the entries of others that may say something about the person; they stay.
+        backups: the backups from before, which hold everything still.
+        is_in_settings: config.toml had the number of the person then.
+    """
+
+    date: str
+    entries: int
+    tapes: int
+    files: int
+    mentions: tuple[MentionedRange, ...]
+    backups: tuple[str, ...]
+    is_in_settings: bool
+
+    def describe(self, caller: Caller) -> str:
+        """Say what went, what others said, and which backups are older."""
+        say = caller.result_texts.say
+        lines = [say("Forgotten", date=self.date[:10], count=self.entries, tapes=self.tapes, files=self.files)]
+        if self.mentions:
+            lines.append(say("Forgotten.mentions"))
+            lines += [
+                f"  {each.tape} #{each.first}" + (f"-#{each.last}" if each.last > each.first else "")
+                for each in self.mentions
+            ]
+        if self.backups:
+            lines.append(say("Forgotten.backups", names=say("list_comma").join(self.backups)))
+        if self.is_in_settings:
+            lines.append(say("Forgotten.settings"))
+        return "\n".join(lines)
+
+
+class _KnownMessages(Struct, frozen=True):
+    """The messages of a person, counted, and an entry that names them."""
+
+    messages: int
+    chats: int
+    entry: tuple[str, int]
+
+
+class ForgetCommands:
+    """The commands with which people are forgotten. What they ask for is carried out at the next start of the bot."""
+
+    def __init__(self, open_tape: Callable[[str], TapeService], restart: Callable[[], None] | None = None) -> None:
+        """Build them.
+
+        Args:
+            open_tape: opens a tape of the system.
+            restart: lets the running bot start again; None if none runs.
+        """
+        self._open_tape, self._restart = open_tape, restart
+
+    async def _ask_me(self, caller: Caller, _args: ForgetMeArgs) -> ConfirmationNeeded | None:
+        known = await self._find(*_own_account(caller))
+        yes = Button(caller.texts.say("forget_button_yes"), f"{COMMAND_PREFIX}forget.me confirm=true")
+        caller.required_turn.buttons.append((yes,))
+        return ConfirmationNeeded("forget_me_asks", count=known.messages, chats=known.chats)
+
+    @command(
+        "forget me",
+        chat=("forget.me",),
+        in_shell=False,
+        form="[confirm]",
+        effect=ADMINISTERS,
+        ask=_ask_me,
+        help=CommandHelp(HelpTopic.MEMORY, "Forget me, for good", (",forget.me",), words=("erase", "privacy")),
+    )
+    async def forget_me(self, caller: Caller, args: ForgetMeArgs) -> ForgettingBegun:  # noqa: ARG002 - asked before
+        """Forget you, for good: what you said in any chat, your names, memory, rights, jobs and files, and copies. It asks first."""
+        known = await self._find(*_own_account(caller))
+        caller.required_turn.tape.stage(PEOPLE_TAPE, [_wish(known, "person")])
+        return ForgettingBegun(known.messages, known.chats, "person")
+
+    async def _ask_forget(self, _caller: Caller, args: ForgetArgs) -> ConfirmationNeeded | None:
+        known = await self._find(*_parse_person(args.person))
+        return ConfirmationNeeded("access_forget_asks", person=args.person, count=known.messages, chats=known.chats)
+
+    @command(
+        "access forget <person>",
+        chat=("access.forget",),
+        form="<person> [confirm]",
+        example="telegram:42",
+        role=Role.OWNER,
+        is_direct=True,
+        effect=ADMINISTERS,
+        ask=_ask_forget,
+        help=CommandHelp(HelpTopic.ADMIN, "Forget a person, for good", (",access.forget telegram:42",)),
+    )
+    async def forget(self, caller: Caller, args: ForgetArgs) -> ForgettingBegun:
+        """Forget a person, for good: what they said in any chat, names, ids, rights, memory, jobs and files, and copies."""
+        known = await self._find(*_parse_person(args.person))
+        if caller.turn is not None:
+            caller.turn.tape.stage(PEOPLE_TAPE, [_wish(known, "owner")])
+            return ForgettingBegun(known.messages, known.chats, "owner")
+        await self._open_tape(PEOPLE_TAPE).append([_wish(known, "owner")])
+        if self._restart is None:  # this process does it once the command has ended
+            return ForgettingBegun(known.messages, known.chats, "done")
+        self._restart()
+        return ForgettingBegun(known.messages, known.chats, "owner")
+
+    @command(
+        "access forgotten",
+        chat=("access.forgotten",),
+        role=Role.OWNER,
+        is_direct=True,
+        effect=READS_PEOPLE,
+        rows="forgotten",
+        help=CommandHelp(HelpTopic.ADMIN, "Who was forgotten, and what stays", (",access.forgotten",)),
+    )
+    async def list_forgotten(self, caller: Caller, args: NoArguments) -> list[Forgotten]:  # noqa: ARG002 - words are refused
+        """List the people who were forgotten, without names: what went, what others said of them, and older backups."""
+        query = TapeQuery(PEOPLE_TAPE, kinds=(Kind.EVENT,), names=PersonForgotten.EVENTS)
+        facts = [Cited.of(PersonForgotten, entry) for entry in (await self._open_tape(PEOPLE_TAPE).fetch([query]))[0]]
+        return [
+            Forgotten(
+                each.date,
+                each.fact.entries,
+                each.fact.tapes,
+                each.fact.files,
+                tuple(MentionedRange(tape, *span) for tape, spans in each.fact.mentions.items() for span in spans),
+                each.fact.backups,
+                each.fact.is_in_settings,
+            )
+            for each in facts
+        ]
+
+    async def _find(self, channel: str, number: str) -> _KnownMessages:
+        """Find the messages of an account. Raise `CommandRefused` if nothing names it."""
+        account, messages, chats = (channel, number), 0, set[str]()
+        newest: tuple[str, int] | None = None
+        for tape in self._open_tape(f"{INBOX_PREFIX}{channel}").shards():
+            query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(RECEIVED,))
+            for entry in (await tape.fetch([query]))[0]:
+                if _is_of(entry, account):
+                    messages += 1
+                    chats.add(str(entry.data.get("chat")))
+                    newest = tape.name, entry.id
+        if newest is None:
+            rights = (await self._open_tape(ACCESS_TAPE).fetch([TapeQuery(ACCESS_TAPE, kinds=(Kind.EVENT,))]))[0]
+            newest = next(((ACCESS_TAPE, entry.id) for entry in rights[::-1] if _is_of(entry, account)), None)
+        if newest is None:
+            raise ValueInvalid("forget_unknown", person=f"{channel}:{number}")
+        return _KnownMessages(messages, len(chats), newest)
+
+
+def _is_of(entry: TapeEntry, account: tuple[str, str]) -> bool:
+    return not entry.erased and read_account(entry) == account
+
+
+def _wish(known: _KnownMessages, by: ForgetWish) -> TapeEntry:
+    return PersonForgetting(known.entry, by).to_entry()
+
+
+def _own_account(caller: Caller) -> tuple[str, str]:
+    """Return the account of the one person who typed the command. Raise `CommandRefused` if there is none."""
+    turn = caller.required_turn
+    people = {turn.sender.id, *(accepted.inbound.sender.id for accepted in turn.inbounds)}
+    if turn.sender.bot or len(people) > 1 or not turn.is_typed or not turn.runs_command:
+        raise CommandRefused("forget_in_person")
+    return turn.session.partition(":")[0], turn.sender.id
+
+
+def _parse_person(text: str) -> tuple[str, str]:
+    """Return an account as people type it. Raise `ValueInvalid` if it is none."""
+    channel, _, number = text.strip().partition(":")
+    if not channel or not is_id(number):
+        raise ValueInvalid("forget_account", person=text)
+    return channel, number

@@ -1,0 +1,140 @@
+"""A person is forgotten: no byte of theirs is left in any file of the home, nor in a backup made afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.app.tapes import open_tapes
+from bubbot.home import Home
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import TapeQuery
+from tests.e2e.bot import run
+from tests.e2e.daemon import WAIT, running, started
+from tests.e2e.forgotten_person import Story, begin, canary
+from tests.e2e.test_telegram import texts
+from tests.fakes.botapi.server import Server
+
+LONG_WAIT = 120.0
+"""Seconds for a start on a machine that has other things to do."""
+pytestmark = pytest.mark.law("T17")
+
+
+def sums(usage: str) -> dict[str, Any]:
+    """What `bubbot usage --json` adds up, without the entries behind it."""
+    shown = json.loads(usage)
+    total = {key: value for key, value in shown["total"].items() if key not in ("reservations", "shards")}
+    return {**total, "answers": shown["answers"]}
+
+
+async def entries_of(home: Path, session: str) -> list[TapeEntry]:
+    """The entries of the tapes of a session."""
+    done = await asyncio.to_thread(run, home, "tape", "list", "--json")
+    names = [tape["name"] for tape in json.loads(done.stdout)["tapes"] if tape["session"] == session]
+    async with open_tapes(Home(home)) as (store, _):
+        return [entry for name in names for entry in (await store.fetch([TapeQuery(name)]))[0]]
+
+
+async def grant(story: Story) -> None:
+    """Let the person in."""
+    await story.command("access", "grant", "telegram", str(story.ann.id), "member")
+
+
+async def test_a_person_who_asks_is_forgotten_with_every_canary_and_the_rest_stays(tmp_path: Path) -> None:
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        story = begin(tmp_path / "home", server)
+        await grant(story)
+        async with running(story.home) as daemon:
+            await story.tell()
+            lacking = {word.decode() for word in story.canaries} - story.traces().keys()
+            assert lacking == {canary("pending"), story.ann.username}, "planted nowhere"
+            spent = sums(await story.command("usage", "--json"))
+            story.hers.say(",forget.me")
+            await server.until(lambda: "confirm=true" in texts(story.hers)[-1], WAIT)
+            assert story.traces()[canary("direct")], "it only asks"
+            story.hers.say(",forget.me confirm=true")
+            await server.until(lambda: "action=run.again" in daemon.errors, WAIT)
+            assert texts(story.hers)[-1].startswith("You are forgotten within some minutes")
+            story.his.say("are you there?")
+            await server.until(lambda: texts(story.his)[-1] == "You said: are you there?", WAIT)
+            assert story.traces() == {}, "while the bot runs"
+            await story.command("backup", str(tmp_path / "backup"))
+        assert (story.traces(), story.traces(tmp_path / "backup")) == ({}, {})
+        assert [path.name for path in (story.home / "exports").iterdir()] == ["other.md"]
+        await story.command("tape", "verify")
+        after = sums(await story.command("usage", "--json"))
+        assert after["calls"] == spent["calls"] + 1
+        assert after["answers"] == spent["answers"] + 1
+        assert after["input_tokens"] > spent["input_tokens"]
+        family = [
+            entry for entry in await entries_of(story.home, f"telegram:{story.family.chat.id}") if not entry.erased
+        ]
+        shown = json.dumps([dict(entry.payload) for entry in family], default=dict)
+        assert "so be it then" in shown, "what others said stays, without the quote"
+        assert "Ben brings the bread" in shown, "what others let the bot remember stays"
+        assert not [entry for entry in family if "quote" in entry.meta]
+
+
+async def test_what_was_open_is_forgotten_by_an_owner_in_a_shell_with_the_older_backups_named(tmp_path: Path) -> None:
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        story = begin(tmp_path / "home", server)
+        await grant(story)
+        await story.command("backup")
+        async with running(story.home) as daemon:
+            await story.say_hello()
+            await story.be_named()
+            await story.leave_open(daemon)
+        assert story.files_with(canary("pending").encode())
+        person = f"telegram:{story.ann.id}"
+        told = await story.command("access", "forget", person, "--yes")
+        assert "The person is forgotten" in told
+        left = {word: [one for one in files if "backups/" not in one] for word, files in story.traces().items()}
+        assert {word: files for word, files in left.items() if files} == {story.ann.first_name: ["bubbot.db"]}
+        (row,) = json.loads(await story.command("access", "forgotten", "--json"))["forgotten"]
+        assert len(row["backups"]) == 1
+        (said,) = row["mentions"]
+        his = {entry.id: entry for entry in await entries_of(story.home, f"telegram:{story.ben.id}")}
+        assert [his[each].payload["content"] for each in (said["first"], said["last"])] == [
+            "Zqannzq is away today", "You said: Zqannzq is away today",
+        ]  # fmt: skip
+        await story.command("tape", "verify")
+        done = await asyncio.to_thread(run, story.home, "access", "forget", person, "--yes")
+        assert (done.returncode, b"Nothing here names" in done.stderr) == (2, True)
+
+
+async def kill_while_forgetting(home: Path, seed: int) -> bool:
+    """Kill the bot at an instant of the forgetting and start it again; return true if it had begun before the kill."""
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        story = begin(home, server)
+        await grant(story)
+        async with running(home) as daemon:
+            await story.say_hello()
+            story.hers.say(",forget.me confirm=true")
+            await server.until(lambda: texts(story.hers)[-1].startswith("You are forgotten"), WAIT)
+            await asyncio.sleep(random.Random(seed).uniform(0.0, 1.2))
+            await daemon.kill()
+        began = story.files_with(canary("direct").encode())
+        daemon, heard = await started(home), len(server.calls("getUpdates"))
+        await server.until(lambda: len(server.calls("getUpdates")) > heard + 2, LONG_WAIT)
+        assert story.traces() == {}, f"seed {seed}"
+        assert await daemon.end() == 0
+        assert story.traces() == {}, f"seed {seed}"
+        await story.command("tape", "verify")
+        return bool(began)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_kill_in_the_middle_is_finished_at_the_next_start(tmp_path: Path, seed: int) -> None:
+    await kill_while_forgetting(tmp_path / "home", seed)
+
+
+@pytest.mark.proof
+async def test_kills_at_twenty_instants_leave_nothing(tmp_path: Path) -> None:
+    in_the_middle = [await kill_while_forgetting(tmp_path / str(seed), seed) for seed in range(20)]
+    print(f"{sum(in_the_middle)} of 20 kills came before the words were gone")
+    assert any(in_the_middle)
