@@ -31,6 +31,8 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.tool import READS_PEOPLE, CommandHelp, HelpTopic
 
+EXPORT_TIMEOUT_SECONDS = 1_800.0
+"""The longest time for reading all tapes of a home for one person in a chat."""
 MAX_CHAT_CHARS = 12_000_000
 """Characters of all lines that a chat gets."""
 MAX_SHELL_CHARS = 500_000_000

@@ -234,3 +234,24 @@ def test_the_sessions_that_an_event_names_are_found_where_it_declares_them() -> 
     assert list(registry.find_sessions(fact)) == ["a:1", 4]
     assert list(registry.find_sessions(TapeEntry("event", {"name": "team/joined", "data": 4}))) == []
     assert list(registry.find_sessions(anchor("team/joined", {"members": []}))) == []
+
+
+@pytest.mark.parametrize(
+    ("fact", "accounts"),
+    [
+        (event("schedule/paused", {"by": {"channel": "telegram", "id": "1"}}), [("telegram", "1")]),
+        (
+            event("access/linked", {"channel": "a", "id": "1", "other_channel": "b", "other": "2"}),
+            [("a", "1"), ("b", "2")],
+        ),
+        (event("inbox/received", {"channel": "a", "sender": {"id": "1"}, "quote": None}), [("a", "1")]),
+        (event("reaction", {"sender": {"id": "1", "name": "Ann"}}), [("of the tape", "1")]),
+        (event("access/audit_granted", {"channel": "", "id": "anna"}), [("", "anna")]),
+        (event("schedule/added", {"by": {"channel": "a", "id": 4}, "granted": None}), []),
+        (event("schedule/fired", {"job": "1"}), []),
+    ],
+)
+def test_a_person_is_on_the_channel_beside_the_id_or_that_of_the_fact(
+    fact: TapeEntry, accounts: list[tuple[str, str]]
+) -> None:
+    assert [person.account for person in OWN_REFERENCES.find_people(fact, "of the tape")] == accounts

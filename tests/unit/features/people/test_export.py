@@ -27,7 +27,7 @@ from bubbot.ports.usage import CallSettled
 from bubbot.shell_command import CommandContext
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.events import TapeImported, TurnStart
+from bubbot.tape.events import CommandRun, TapeImported, TurnStart
 from bubbot.tape.fact import Fact
 from bubbot.texts import Texts
 from tests.callers import by, refused, run, run_shell
@@ -287,7 +287,9 @@ class TestWhatIsLeftOut:
         message = {"sender": {"id": "7", "name": "BOB.there"}, "origin": "human", "turn": "there"}
         said = TapeEntry("message", {"role": "user", "content": "BOB.imported"}, message)
         answer = TapeEntry("message", {"role": "assistant", "content": "BOB.answer"}, {"turn": "there"})
-        await home.tape("imported").append([start, said, answer])
+        command = CommandRun("search", ",search BOB.command", "ok", 1, "").to_entry(turn="alone")
+        alone = TurnStart(attempt=1, session="telegram:7", inbounds=((inbox, own),)).to_entry(turn="alone")
+        await home.tape("imported").append([start, said, answer, alone, command])
         await home.write("bubbot/imports", TapeImported("imported", "telegram:7", 3, 0, 0, 0, "00"))
         assert marks(encode_lines((await read(home)).lines).decode(), "BOB") == set()
 
@@ -359,7 +361,10 @@ class TestInAChat:
 
     async def test_a_model_cannot_ask_for_it(self, home: PeopleHome) -> None:
         async with home.on("telegram") as bench:
-            assert [tool.for_model for tool in bench.toolbox if tool.name in ("people.export", "people.consent")] == [False, False]
+            assert [tool.for_model for tool in bench.toolbox if tool.name in ("people.export", "people.consent")] == [
+                False,
+                False,
+            ]
 
     async def test_a_large_one_says_what_had_no_room(self, home: PeopleHome, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("bubbot.features.people.export.MAX_CHAT_CHARS", 3_000)
