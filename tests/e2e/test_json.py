@@ -83,6 +83,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access audits": ("access", "audits"),
     "access revoke-audit": ("access", "revoke-audit", "anna", "default"),
     "access history": ("access", "history"),
+    "access consents": ("access", "consents"),
+    "access export": ("access", "export", "stdin:0", "about-the-owner"),
     "access role": ("access", "role", "telegram", "42"),
     "access revoke": ("access", "revoke", "telegram", "42"),
     "model install": ("model", "install", "--dry-run"),
@@ -101,7 +103,7 @@ REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "a
 tests/unit/features/approvals/test_turns.py runs those with one."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",
-                "access readings", "access audits", "access history", "model install", "service status"}  # fmt: skip
+                "access readings", "access audits", "access history", "access consents", "model install", "service status"}  # fmt: skip
 """They have a result in a home where no bot ever ran."""
 FORMATS = jsonschema.FormatChecker()
 
