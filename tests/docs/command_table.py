@@ -74,7 +74,7 @@ def find_groups() -> dict[str, tuple[str, CommandGroup[Any]]]:
 
 
 def find_shared() -> dict[str, str]:
-    """Find the commands of features behind a word of the command line itself or of another feature, each with the feature."""
+    """Find the commands of features behind a word of the command line itself or of another feature, each with its feature."""
     own = find_groups()
     return {
         command.name: feature
