@@ -225,11 +225,11 @@ class ReferenceRegistry:
         for path in self.of_event(entry.name or "").people if entry.kind == Kind.EVENT else ():
             *outer, last = _steps(path)
             for found in _values(entry.data, outer):
-                number = found.get(last) if isinstance(found, Mapping) else None
                 beside = (found.get(f"{last}_channel"), found.get("channel")) if isinstance(found, Mapping) else ()
                 names = [name for name in (*beside, entry.data.get("channel")) if isinstance(name, str)]
-                if isinstance(number, str):
-                    yield PersonReference(path, names[0] if names else channel, number)
+                for number in _values(found, (last,)):
+                    if isinstance(number, str):
+                        yield PersonReference(path, names[0] if names else channel, number)
 
     def find_meta_people(self, entry: TapeEntry) -> Iterator[object]:
         """Yield the ids of the people whom the meta of an entry names."""

@@ -74,6 +74,8 @@ async def live(home: Path) -> World:
         for place in (AUDITED, OTHER):
             await world.say(place, f"At last: {world.canary()}")
             assert "wrote: “" in await world.say(place, f",explain What of {world.canary()}?")
+        for place in (OWNER_CHAT, AUDITED, OTHER):  # their turns run again with another model
+            await world.say(place, ",consent evaluation yes")
         await world.say(OWNER_CHAT, f",audit {AUDITOR} of {AUDITED.session}")
     await replay(home, {place.session: world.canary() for place in (AUDITED, OTHER)})
     return world

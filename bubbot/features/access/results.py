@@ -273,7 +273,7 @@ class AccessEvent(Struct, frozen=True):
         return printable(f"#{self.entry} {self.date[:19]} {self.event.replace('_', ' ')}: {text}".rstrip())
 
 
-_TOLD = ("channel", "id", "group", "role", "audience", "code", "reason", "source", "reader", "session")
+_TOLD = ("channel", "id", "group", "role", "audience", "code", "reason", "source", "reader", "session", "purpose")
 """Fields of facts that their line tells."""
 
 

@@ -255,3 +255,17 @@ def test_a_person_is_on_the_channel_beside_the_id_or_that_of_the_fact(
     fact: TapeEntry, accounts: list[tuple[str, str]]
 ) -> None:
     assert [person.account for person in OWN_REFERENCES.find_people(fact, "of the tape")] == accounts
+
+
+def test_people_in_a_list_are_on_the_channel_of_the_fact() -> None:
+    class Met(Fact):
+        EVENTS = ("team/met",)
+        channel: str
+        people: tuple[PersonId, ...]
+
+    registry = KERNEL_REFERENCES.with_events({"team/met": Met})
+    fact = event("team/met", {"channel": "a", "people": ["1", 2, "3"]})
+    assert [(person.path, person.account) for person in registry.find_people(fact)] == [
+        ("people[]", ("a", "1")),
+        ("people[]", ("a", "3")),
+    ]
