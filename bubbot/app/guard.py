@@ -511,7 +511,7 @@ def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
     )
 
 
-def _without_meta(fact: TapeEntry) -> TapeEntry:
+def _without_meta(fact: Any) -> Any:
     """Drop the meta that a package gave a fact: among it may be a provenance."""
     return replace(fact, meta={}) if isinstance(fact, TapeEntry) and fact.meta else fact
 

@@ -106,6 +106,13 @@ class TestTapes:
             async with open_store(tmp_path / "other", read_only=True):
                 pass
 
+    async def test_the_store_is_the_one_of_the_home(self, tmp_path: Path) -> None:
+        (tmp_path / "config.toml").write_text('[store]\nkind = "elsewhere"\n')
+        with pytest.raises(ConfigError, match=r"\[store\] kind: No plugin 'elsewhere'"):
+            async with open_store(tmp_path):
+                pass
+        assert not (tmp_path / "bubbot.db").exists()
+
     async def test_search_and_memory_see_what_a_fork_has_and_the_tape_sees_it_after_the_merge(
         self, tmp_path: Path
     ) -> None:
