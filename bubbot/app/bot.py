@@ -28,7 +28,7 @@ from bubbot.app.tapes import new_id, now, tape_service
 from bubbot.app.turns import TurnServices, build_session_deps
 from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
-from bubbot.feature import Kernel
+from bubbot.feature import FeatureFactory, Kernel
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.conversation.help import list_commands
 from bubbot.features.schedule.store import ScheduleStore
@@ -82,6 +82,7 @@ class PortWrappers:
         tools: tools in addition to those of the features.
         timeouts: time limits for the code of installed features.
         strategies: context strategies in addition to those of bubbot and of packages.
+        features: features in addition to these.
     """
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
@@ -90,6 +91,7 @@ class PortWrappers:
     tools: Sequence[Tool] = ()
     timeouts: GuardTimeouts = field(default_factory=GuardTimeouts)
     strategies: Sequence[ContextStrategy] = ()
+    features: Sequence[FeatureFactory] = ()
 
 
 @dataclass
@@ -302,7 +304,7 @@ async def open_bot(
         stack.push_async_callback(base_store.aclose)
         workspace = await find_workspace(base_store, home)
         store = wrappers.store(base_store)
-        installed = load_features()
+        installed = load_features(wrappers.features)
         open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
         lessons = ModelLessons(open_tape(MODELS_TAPE))

@@ -15,6 +15,7 @@ from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.settings import build_settings, load, load_with_missing_secrets
 from bubbot.app.tapes import new_id, now, open_tapes
+from bubbot.feature import FeatureFactory
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.features.search.view import SearchView
 from bubbot.home import Home
@@ -116,6 +117,7 @@ async def open_bot(
     *,
     strategies: Sequence[ContextStrategy] = (),
     tools: Sequence[Tool] = (),
+    features: Sequence[FeatureFactory] = (),
 ) -> AsyncIterator[Bot]:
     """Open a bot without channels in a home folder; `Bot.say` asks it.
 
@@ -125,14 +127,16 @@ async def open_bot(
             the file and the environment.
         strategies: context strategies that `[context] selector` may name. They are guarded like those of packages.
         tools: tools in addition to those of bubbot.
+        features: features in addition, guarded like those of packages; their settings are sections of these names.
 
     Raises:
         ConfigError: a setting cannot be used.
         HomeLocked: another process writes to this home.
     """
     home = Home(Path(path))
-    loaded = load(home=home.path) if settings is None else build_settings(settings)
-    wrappers = PortWrappers(tools=tools, strategies=strategies)
+    sections = {factory.name: factory.settings for factory in features if factory.settings is not None}
+    loaded = load(home=home.path) if settings is None else build_settings(settings, sections)
+    wrappers = PortWrappers(tools=tools, strategies=strategies, features=features)
     async with open_app(loaded, home, hold=True, wrappers=wrappers) as bot:
         yield bot
 
