@@ -29,7 +29,7 @@ from bubbot.app.tapes import new_id, now, tape_service
 from bubbot.app.turns import TurnServices, build_session_deps
 from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
-from bubbot.feature import Kernel
+from bubbot.feature import FeatureFactory, Kernel
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.conversation.help import list_commands
 from bubbot.features.schedule.store import ScheduleStore
@@ -83,6 +83,7 @@ class PortWrappers:
         tools: tools in addition to those of the features.
         timeouts: time limits for the code of installed features.
         strategies: context strategies in addition to those of bubbot and of packages.
+        features: features in addition to these.
     """
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
@@ -91,6 +92,7 @@ class PortWrappers:
     tools: Sequence[Tool] = ()
     timeouts: GuardTimeouts = field(default_factory=GuardTimeouts)
     strategies: Sequence[ContextStrategy] = ()
+    features: Sequence[FeatureFactory] = ()
 
 
 @dataclass
@@ -305,7 +307,7 @@ async def open_bot(
         stack.push_async_callback(base_store.aclose)
         workspace = await find_workspace(base_store, home)
         store = wrappers.store(base_store)
-        installed = load_features()
+        installed = load_features(wrappers.features)
         await try_forgetting(base_store, home, workspace, installed.references)
         open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()

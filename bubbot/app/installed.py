@@ -48,10 +48,22 @@ class InstalledFeatures:
         return found | {factory.name: factory.settings for factory in self.factories if factory.settings is not None}
 
 
-def load_features() -> InstalledFeatures:
-    """Load the features that installed packages offer; list unusable ones in `broken`."""
-    factories, broken, references = [], {}, OWN_REFERENCES
+def load_features(given: Sequence[FeatureFactory] = ()) -> InstalledFeatures:
+    """Load the features that installed packages offer, after the given ones; list unusable ones in `broken`.
+
+    Raise `ConfigError` if a given one is unusable.
+    """
+    factories, broken, references = list[FeatureFactory](), dict[str, str](), OWN_REFERENCES
+    for factory in given:
+        label = f"The feature {factory.name!r}"
+        try:
+            references = references.with_events(check_factory(factory, label).events)
+        except EntryInvalid as error:
+            raise ConfigError(f"{label}: {error}.") from error
+        factories.append(factory)
     for name in plugins.list_names(FEATURE_GROUP):
+        if name in [factory.name for factory in given]:
+            raise ConfigError(f"The feature {name!r} has a name that is taken: give it another one.")
         try:
             factory = load_feature(name)
             references = references.with_events(factory.events)
@@ -73,6 +85,12 @@ def load_feature(name: str) -> FeatureFactory:
         raise ConfigError(f"{label} is {type(factory).__name__}, not a FeatureFactory.")
     if factory.name != name:
         raise ConfigError(f"{label} makes a feature with another name: {factory.name!r}.")
+    return check_factory(factory, label)
+
+
+def check_factory(factory: FeatureFactory, label: str) -> FeatureFactory:
+    """Return a feature. Raise `ConfigError`, which begins with the label, if it is unusable."""
+    name = factory.name
     if name in FEATURES or name in settings_schema().tables or hasattr(settings_schema().model, name):
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
     if not FEATURE_NAME.fullmatch(name):

@@ -13,12 +13,14 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.settings import build_settings, load
+from bubbot.app.settings import build_settings, load, load_with_missing_secrets
 from bubbot.app.tapes import new_id, now, open_tapes
+from bubbot.feature import FeatureFactory
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.features.search.view import SearchView
 from bubbot.home import Home
 from bubbot.runtime.context.strategy import ContextStrategy
+from bubbot.settings.sections import DEFAULT_STORE
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fact import Fact, models_of
 from bubbot.tape.handle import Clock, TapeFeatures, TapeHandle, spans_of
@@ -95,12 +97,16 @@ async def open_store(
 
     Raises:
         HomeLocked: another process writes to this home.
+        ConfigError: the home's config.toml cannot be used, or names a store that is not installed.
         StoreError: the database cannot be opened, or there is none to read.
         EntryInvalid: a fact has the name of an event of bubbot.
     """
     references = OWN_REFERENCES.with_events(models_of(*facts))
     features = TapeFeatures(_search, partial(_open_memory, now, ZoneInfo(zone)))
-    async with open_tapes(Home(Path(path)), write=not read_only, now=now) as (store, workspace):
+    home = Home(Path(path))
+    has_settings = (home.path / "config.toml").exists()
+    settings = load_with_missing_secrets(home=home.path).store if has_settings else DEFAULT_STORE
+    async with open_tapes(home, settings, write=not read_only, now=now) as (store, workspace):
         yield HomeTapes(store, workspace, now, new_id, references, features)
 
 
@@ -111,6 +117,7 @@ async def open_bot(
     *,
     strategies: Sequence[ContextStrategy] = (),
     tools: Sequence[Tool] = (),
+    features: Sequence[FeatureFactory] = (),
 ) -> AsyncIterator[Bot]:
     """Open a bot without channels in a home folder; `Bot.say` asks it.
 
@@ -120,14 +127,16 @@ async def open_bot(
             the file and the environment.
         strategies: context strategies that `[context] selector` may name. They are guarded like those of packages.
         tools: tools in addition to those of bubbot.
+        features: features in addition, guarded like those of packages; their settings are sections of these names.
 
     Raises:
         ConfigError: a setting cannot be used.
         HomeLocked: another process writes to this home.
     """
     home = Home(Path(path))
-    loaded = load(home=home.path) if settings is None else build_settings(settings)
-    wrappers = PortWrappers(tools=tools, strategies=strategies)
+    sections = {factory.name: factory.settings for factory in features if factory.settings is not None}
+    loaded = load(home=home.path) if settings is None else build_settings(settings, sections)
+    wrappers = PortWrappers(tools=tools, strategies=strategies, features=features)
     async with open_app(loaded, home, hold=True, wrappers=wrappers) as bot:
         yield bot
 

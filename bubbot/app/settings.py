@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,12 +36,18 @@ def load(*, home: Path, config: Path | None = None) -> Settings:
     return loader.load(home=home, config=config, extensions=_extensions())
 
 
-def build_settings(tables: Mapping[str, Any]) -> Settings:
+def build_settings(
+    tables: Mapping[str, Any], sections: Mapping[str, type[SettingsSection] | None] = MappingProxyType({})
+) -> Settings:
     """Build settings from tables as in config.toml; everything else has its default. No file or variable is read.
 
-    Raise `ConfigError` with one line for each problem.
+    Args:
+        sections: those of further features.
+
+    Raises:
+        ConfigError: with one line for each problem.
     """
-    schema = settings_schema()
+    schema = settings_schema().extend(sections)
     if not {*tables} <= {*schema.tables}:
         schema = schema.extend(_find_sections())
     problems = [

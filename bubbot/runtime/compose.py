@@ -261,18 +261,19 @@ class RequestComposer:
             return
         if strategy.prepare is None:
             return
-        state = turn.metadata[TurnPreparation] = TurnPreparation(answered)
+        state = turn.metadata[TurnPreparation] = TurnPreparation(answered, denial=state.denial if state else None)
         try:
             source = await self._read_for_preparation(turn, selector)
             if any(each.messages == answered for each in source.source.find_prepared(strategy.name)):
                 return  # an interrupted attempt has prepared it
             settings, is_own = self._settings, self._settings.strategies.is_own(selector)
-            state.denial = await run_preparation(
+            denial = await run_preparation(
                 turn, strategy, source, settings.sources, settings.prepare_seconds, is_own=is_own
             )
+            state.denial = denial or state.denial
         except (ConfigError, AnchorNotFound) as error:
             state.failure = describe_failure(selector, error)
-            state.denial = error.denial if isinstance(error, StrategyFailed) else None
+            state.denial = (error.denial if isinstance(error, StrategyFailed) else None) or state.denial
             self._settings.on_strategy_failure(selector, error)
 
     async def _read_for_preparation(self, turn: Turn, selector: str) -> PreparationInput:

@@ -87,14 +87,14 @@ async def run_preparation(
     except StrategyFailed as error:
         if ports.denial is not None and error.denial is None:
             error.denial = ports.denial
-        if ports.has_asked:
+        if ports.calls:
             await turn.tape.save()  # what it cost stays known
         raise
     finally:
         ports.close()
     if entries:
         await turn.tape.append(entries)
-    if ports.has_asked:
+    if ports.calls:
         await turn.tape.save()
     return ports.denial
 

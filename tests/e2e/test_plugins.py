@@ -429,6 +429,11 @@ class TestPreparingStrategy:
         assert "equal to the recorded one" in told[-1]
         usage = json.loads(run(home, "usage", "--json").stdout)
         assert usage["total"]["calls"] == 2
+        replayed = run(home, "replay", "default", env=without)
+        assert replayed.returncode == 0, replayed.stdout.decode()
+        again = run(home, "replay", "default", "-m", "scripted", env=without)
+        assert again.returncode == 0, "not even to run the turns again"
+        assert b"AssertionError" not in replayed.stderr + again.stderr
 
     @pytest.mark.parametrize(
         ("prepare", "problem"),

@@ -20,6 +20,10 @@ from bubbot.tape.query import IdRanges, Ranked, TapeQuery, WholeTape
 
 MAX_FOUND = 200
 """The most entries that one search or one read returns."""
+MAX_CALLS = 16
+"""The most model calls of one preparation."""
+MAX_ASKED_CHARS = 2_097_152
+"""The most characters of the messages of one model call; each call is recorded with them."""
 _SEARCHED = (Kind.MESSAGE, Kind.ANCHOR)
 _PURPOSE = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
@@ -87,11 +91,13 @@ class PortsClosed(Exception):
 class StrategyPorts:
     """The ports of one preparation. They write nothing except the records of model calls, and end with it.
 
+    No preparation makes more than `MAX_CALLS` model calls.
+
     Attributes:
         name: the name of the chat's tape, for queries.
         source: the most foreign provenance of what was given and read so far; what is prepared gets it.
         denial: the newest refusal of a budget or a rate, if any.
-        has_asked: it asked the model.
+        calls: how often it asked the model.
     """
 
     def __init__(self, turn: Turn, strategy: str, sources: StrategySources, entries: Sequence[TapeEntry]) -> None:
@@ -105,7 +111,7 @@ class StrategyPorts:
         self._granted: dict[str, set[int]] = {}
         self.source = find_most_foreign(entries)
         self.denial: ModelCallDenied | None = None
-        self.has_asked = False
+        self.calls = 0
 
     async def ask_model(
         self, messages: Sequence[JsonObject], purpose: str = "prepare", *, system: str = "", shown: Sequence[int] = ()
@@ -129,7 +135,10 @@ class StrategyPorts:
             raise EntryInvalid(f"ask_model got {fault}")
         if unknown := [entry_id for entry_id in shown if entry_id not in self._known]:
             raise EntryInvalid(f"shown names the entry {unknown[0]!r}, which the strategy was not given")
-        label, self.has_asked = f"{self._strategy}/{purpose}", True
+        self.calls += 1
+        if self.calls > MAX_CALLS:
+            raise EntryInvalid(f"a preparation may ask the model {MAX_CALLS} times")
+        label = f"{self._strategy}/{purpose}"
         try:
             reply = await self._turn.runner.ask(self._turn, system, list(messages), purpose=label, shown=tuple(shown))
         except ModelCallDenied as error:
@@ -245,5 +254,7 @@ def _find_message_fault(messages: Sequence[object]) -> str:
             return "a message that is none of a user or an assistant"
         if each.keys() != {"role", "content"} or not isinstance(each["content"], str) or not each["content"].strip():
             return "a message that is no text"
+    if sum([len(str(each["content"])) for each in messages if isinstance(each, Mapping)]) > MAX_ASKED_CHARS:
+        return f"more than {MAX_ASKED_CHARS} characters"
     last = messages[-1] if messages else None
     return "" if isinstance(last, Mapping) and last["role"] == "user" else "no message of a user at the end"

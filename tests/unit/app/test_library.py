@@ -20,10 +20,16 @@ from bubbot import (
     ContextView,
     EntryId,
     Fact,
+    Feature,
+    FeatureFactory,
+    Kernel,
     ModelContext,
+    NoArguments,
     PreparationInput,
+    SettingsSection,
     StrategyPorts,
     TapeQuery,
+    Turn,
     message,
     open_bot,
     open_store,
@@ -34,6 +40,7 @@ from bubbot.errors import ConfigError, EntryInvalid, HomeLocked, StoreUnavailabl
 from bubbot.home import Home
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.handle import TapeHandle
+from bubbot.tool import tool
 from tests.docs.pages import ROOT, Block, blocks
 
 PAGE = ROOT / "docs" / "reference" / "python.md"
@@ -105,6 +112,13 @@ class TestTapes:
         with pytest.raises(StoreUnavailable):
             async with open_store(tmp_path / "other", read_only=True):
                 pass
+
+    async def test_the_store_is_the_one_of_the_home(self, tmp_path: Path) -> None:
+        (tmp_path / "config.toml").write_text('[store]\nkind = "elsewhere"\n')
+        with pytest.raises(ConfigError, match=r"\[store\] kind: No plugin 'elsewhere'"):
+            async with open_store(tmp_path):
+                pass
+        assert not (tmp_path / "bubbot.db").exists()
 
     async def test_search_and_memory_see_what_a_fork_has_and_the_tape_sees_it_after_the_merge(
         self, tmp_path: Path
@@ -285,6 +299,31 @@ class TestBot:
         async with open_bot(tmp_path, SETTINGS, strategies=[ContextStrategy("newest", fail)]) as bot:
             assert (await bot.say("Hello")).text == "You said: Hello"
             assert "the context strategy newest failed, so window built the request" in (await bot.say(",why")).text
+
+    async def test_a_feature_of_ones_own_has_its_section_commands_and_events(self, tmp_path: Path) -> None:
+        class Shop(SettingsSection):
+            greeting: str = "welcome"
+
+        def build(_kernel: Kernel, settings: Shop) -> Feature:
+            @tool("shop.greet", commands=("greet",))
+            async def greet(turn: Turn, args: NoArguments) -> str:
+                """Greet."""
+                await turn.tape.append([Painted("green", 1).to_entry()])
+                return settings.greeting
+
+            return Feature(name="shop", tools=[greet])
+
+        shop = FeatureFactory("shop", build, settings=Shop, events={"test/painted": Painted})
+        tables = {"model": {"name": "scripted"}, "shop": {"greeting": "hello there"}}
+        async with open_bot(tmp_path, tables, features=[shop]) as bot:
+            assert (await bot.say(",greet")).text == "hello there"
+        for name, events, problem in (
+            ("memory", {}, "'memory' has a name that bubbot uses itself"),
+            ("shop", {"turn/end": Painted}, "turn/end are declared twice"),
+        ):
+            with pytest.raises(ConfigError, match=problem):
+                async with open_bot(tmp_path, {}, features=[FeatureFactory(name, build, events=events)]):
+                    pass
 
     async def test_what_it_cannot_use_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="did you mean 'newest'"):

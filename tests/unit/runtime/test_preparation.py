@@ -466,6 +466,7 @@ async def test_search_finds_what_is_before_the_window_and_nothing_deleted(store:
         (([{"role": "user", "content": ["x"]}],), "a message that is no text"),
         (([{"role": "user", "content": "x"}], ""), "the purpose '' is not a word"),
         (([{"role": "user", "content": "x"}], "an answer"), "the purpose 'an answer' is not a word"),
+        (([{"role": "user", "content": "x" * 3_000_000}],), "more than 2097152 characters"),
     ],
 )
 async def test_what_no_model_is_asked_is_refused(memory_store: TapeStore, arguments: Any, reason: str) -> None:
@@ -478,6 +479,18 @@ async def test_what_no_model_is_asked_is_refused(memory_store: TapeStore, argume
         (step,) = await bench.events("loop.step")
         assert reason in step["strategy_failure"]["problem"]
         assert len(bench.requests) == 1
+
+
+async def test_it_asks_no_more_than_so_often(memory_store: TapeStore) -> None:
+    async def ask(ports: StrategyPorts, _source: PreparationInput) -> Sequence[ContextPrepared]:
+        while True:
+            await ports.ask_model([{"role": "user", "content": "again?"}])
+
+    async with running(memory_store, Played(says("done")), options(ask)) as bench:
+        assert (await bench.say("hello")).text == "done"
+        steps = await bench.events("loop.step")
+        assert [step.get("purpose") for step in steps] == ["brief/prepare"] * 16 + [None]
+        assert steps[-1]["strategy_failure"]["problem"] == "prepare: a preparation may ask the model 16 times"
 
 
 async def test_a_fold_that_fails_is_named_in_the_record_too(memory_store: TapeStore) -> None:

@@ -136,7 +136,7 @@ async def opened(
         return models.setdefault(model.name, made)
 
     if monkeypatch is not None:
-        monkeypatch.setattr("bubbot.app.bot.load_strategies", lambda: strategies)
+        monkeypatch.setattr("bubbot.app.bot.load_strategies", lambda _given: strategies)
     made = make_settings(*settings.values(), model=ModelSettings(name="scripted"), bot=BotSettings(name=name))
     wrappers = PortWrappers(model=choose, tools=(look, *tools))
     async with open_app(made, Home(home), channel_settings={"write": lambda _: None}, wrappers=wrappers) as bot:

@@ -158,6 +158,8 @@ async def test_a_step_shows_what_the_model_was_shown_and_what_changed(store: InM
         {"system": "0" * 64, "tools": "0" * 64, "view": {}},
         {"system": 1, "tools": [], "view": 3, "as_of": "x", "shown": 7, "attempts": 8, "usage": 9, "step": "one"},
         {"system": "0" * 64, "tools": "0" * 64, "view": {}, "shown": [["a", 1], [2], 3], "attempts": [1, {}]},
+        {"strategy_failure": "odd"},
+        {"strategy_failure": {"selector": 7}},
     ],
 )
 async def test_a_step_whose_request_was_not_kept_or_is_not_ours_has_a_page_that_says_so(
@@ -177,6 +179,18 @@ async def test_a_step_whose_request_was_not_kept_or_is_not_ours_has_a_page_that_
     for address in (f"entry/{head + 2}", "", "turns"):
         await look(pages, f"/session/{HOME}/{address}")
     assert 'class="alert"' in await look(pages, f"/session/{HOME}/step/{head + 2}")
+
+
+async def test_a_turn_names_the_context_strategy_that_failed(store: InMemoryStore) -> None:
+    turn = "ab" * 16
+    head = await TapeBoundary(store, OWNER, workspace="home", references=OWN_REFERENCES).open_tape(HOME).head()
+    failure = {"selector": "brief", "problem": "prepare: <b>boom</b>"}
+    start = event("turn/start", {"session": "stdin:default", "attempt": 1, "inbounds": []}, turn=turn)
+    step = event("loop.step", {"step": 1, "status": "ok", "strategy_failure": failure}, turn=turn)
+    await store.append([Batch(HOME, (start, step, event("turn/end", {"status": "answered"}, turn=turn)))])
+    page = await look(pages_of(store), f"/session/{HOME}/turn/{head + 1}")
+    assert "brief" in page
+    assert "prepare: &lt;b&gt;boom&lt;/b&gt;" in page
 
 
 async def test_only_what_is_a_blob_is_linked_as_one(store: InMemoryStore) -> None:
