@@ -369,6 +369,24 @@ async def test_what_calls_cost_stays_as_sums_without_the_person(bench: Bench) ->
     assert ANN[1] not in await bench.shown()
 
 
+async def test_what_was_to_be_sent_to_the_person_goes_with_its_receipts_by_the_shard_of_its_inbox(bench: Bench) -> None:
+    def intent(text: str, session: str, inbound: int) -> TapeEntry:
+        data = {"session": session, "turn": "x", "parts": [{"chat": "-5", "text": text}], "inbound": inbound}
+        return event("outbox/intent", data)
+
+    def receipt(of: int) -> TapeEntry:
+        return event("outbox/receipt", {"intent": of, "part": 0, "external_id": "77"})
+
+    await bench.append(INBOX, received("hello"))
+    await bench.append(f"{INBOX}/3", received("in the group", chat="-5"), received("mine", BEN, chat="-5", name="Ben"))
+    sent = [intent("for her", "tg:-5", 1), intent("for him", "tg:-5", 2), receipt(1), receipt(2)]
+    await bench.append("bubbot/outbox/tg/3", *sent, intent("open", f"tg:{ANN[1]}", 0))
+    await bench.append("bubbot/outbox/tg/4", intent("for somebody else", "tg:-9", 1))
+    await bench.forget()
+    assert await bench.erased("bubbot/outbox/tg/3") == [1, 3, 5]
+    assert await bench.erased("bubbot/outbox/tg/4") == []
+
+
 async def test_checkpoints_of_touched_tapes_go_and_messages_of_others_stay_done(bench: Bench) -> None:
     await bench.append(
         INBOX, received("hello"), received("mine", BEN, name="Ben"), GroupCalled("tg", "-5", "", "Family").to_entry(),
