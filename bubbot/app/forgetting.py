@@ -6,10 +6,10 @@ import logging
 from functools import partial
 from pathlib import Path
 
-from bubbot.app.own_features import copying_events, forgetting_rules
+from bubbot.app.own_features import copying_events, find_parts
 from bubbot.app.tapes import now, tape_service
 from bubbot.home import Home
-from bubbot.ports.forgetting import PEOPLE_TAPE
+from bubbot.ports.forgetting import PEOPLE_TAPE, RestateTape
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.store import TapeStore
 
@@ -60,6 +60,11 @@ async def finish_forgetting(
     for number, wish in wishes:
         await carry_out(deps, number, wish)
         log.info("a person was forgotten", extra={"action": "people.forgotten", "wish": number})
+
+
+def forgetting_rules() -> tuple[tuple[str, RestateTape], ...]:
+    """Return what tapes need if a person is forgotten, by the beginning of their names; see `RestateTape`."""
+    return tuple(rule for _, rules in find_parts("forgetting", "FORGETTING") for rule in rules.items())
 
 
 async def _find_accounts(store: TapeStore, account: tuple[str, str]) -> tuple[tuple[str, str], ...]:

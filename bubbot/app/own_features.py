@@ -25,7 +25,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from bubbot.ports.forgetting import RestateTape
 from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import CORE_SCHEMA, SettingsSchema
 from bubbot.tape.fact import models_of
@@ -81,11 +80,6 @@ def session_events() -> tuple[str, ...]:
 def quoting_events() -> Mapping[str, tuple[str, ...]]:
     """Return the names of facts that quote a tape (fields `tape` and `session`), by the tape on which they stand."""
     return {tape: names for _, quotes in find_parts("facts", "QUOTES") for tape, names in quotes.items()}
-
-
-def forgetting_rules() -> tuple[tuple[str, RestateTape], ...]:
-    """Return what tapes need if a person is forgotten, by the beginning of their names; see `RestateTape`."""
-    return tuple(rule for _, rules in find_parts("forgetting", "FORGETTING") for rule in rules.items())
 
 
 @cache

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from bubbot.app.commands import bind_context, find_command
-from bubbot.app.forgetting import finish_forgetting
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.arguments.fields import Args, dump_args, dump_given, fields_of
 from bubbot.cli.files import create_folder, open_output
@@ -181,6 +180,9 @@ async def _write(
             exclusive = partial(_take_up, store, workspace)
             context = CommandContext(store, workspace, now, new_id, exclusive=exclusive, on_progress=on_progress)
             result = await run_here(_bind(context, command, setup.settings), arguments)
+            # Imported here: most commands change nothing.
+            from bubbot.app.forgetting import finish_forgetting
+
             await finish_forgetting(store, setup.home, workspace)
             return result
 

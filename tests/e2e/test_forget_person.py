@@ -116,7 +116,9 @@ async def kill_while_forgetting(home: Path, seed: int) -> bool:
             await story.say_hello()
             story.hers.say(",forget.me confirm=true")
             await server.until(lambda: texts(story.hers)[-1].startswith("You are forgotten"), WAIT)
-            await asyncio.sleep(random.Random(seed).uniform(0.0, 1.2))
+            if seed % 2:  # the second half of the way
+                await server.until(lambda: "action=run.again" in daemon.errors, LONG_WAIT)
+            await asyncio.sleep(random.Random(seed).uniform(0.0, 0.8))
             await daemon.kill()
         began = story.files_with(canary("direct").encode())
         daemon, heard = await started(home), len(server.calls("getUpdates"))

@@ -47,6 +47,8 @@ from bubbot.texts import Texts
 log = logging.getLogger(__name__)
 QUIET_WAIT_SECONDS = 600.0
 """The longest wait for a moment without a turn before the bot starts again in this process."""
+RESTART_INTERVAL_SECONDS = 600.0
+"""The shortest time from one start in this process to the next: anybody who may speak can ask to be forgotten."""
 START_GRACE_SECONDS = 5.0
 """Seconds to finish the start if a signal comes before the bot has started."""
 
@@ -79,7 +81,7 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
         async with _start_reporting() as report:
             while (current := await _run_once(setup, path, signals, report)) is not None:
                 log.info("starting again", extra={"action": "run.again"})
-                setup = replace(setup, settings=current)
+                setup, signals.restarted_at = replace(setup, settings=current), time.monotonic()
     except StoreFull as error:
         if not signals.ending.is_set():
             raise
@@ -114,6 +116,7 @@ class PendingSignals:
         ending: set by the first signal to end.
         is_forced: a second signal has come.
         reload: set by SIGHUP.
+        restarted_at: when the bot last started again in this process, on the monotonic clock; None if it did not.
     """
 
     is_running: bool = False
@@ -121,6 +124,7 @@ class PendingSignals:
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     is_forced: bool = False
     reload: asyncio.Event = field(default_factory=asyncio.Event)
+    restarted_at: float | None = None
 
 
 class RunningSettings:
@@ -168,7 +172,7 @@ async def _serve(
         if names and isinstance(app.model, WarmsUp):
             app.model.warm()
         await _wait_for_first(
-            ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name), _wait_for_restart(app)
+            ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name), _wait_for_restart(app, signals)
         )
         log.info("shutting down", extra={"action": "run.ending"})
         if isinstance(app.base_store, WaitsForRoom):
@@ -197,9 +201,11 @@ async def reload_when(requested: asyncio.Event, reloader: Reloader, report: Serv
                 log.error("reload failed: %s", error, extra={"action": "config.failed"})  # noqa: TRY400
 
 
-async def _wait_for_restart(app: Bot) -> None:
+async def _wait_for_restart(app: Bot, signals: PendingSignals) -> None:
     """Wait until the bot has to start again, and then for a moment in which no turn runs."""
     await app.restart.wait()
+    if signals.restarted_at is not None:
+        await asyncio.sleep(max(0.0, signals.restarted_at + RESTART_INTERVAL_SECONDS - time.monotonic()))
     with suppress(TimeoutError):
         async with asyncio.timeout(QUIET_WAIT_SECONDS):
             await app.runtime.wait_idle()

@@ -291,7 +291,7 @@ class _PersonFinder:
                 continue
             data = entry.data
             is_own = (tape, entry.id) in self._inbounds
-            is_from_turn = not is_inbox and self._is_from_turn(entry, channel)
+            is_from_turn = not is_inbox and self._is_from_turn(entry, tape)
             if is_own or is_from_turn or person.is_identified_in(_raw(entry)):
                 ids.add(entry.id)
             elif self._names_person(entry, person, channel):
@@ -300,15 +300,14 @@ class _PersonFinder:
             elif data.get("intent") in ids:
                 ids.add(entry.id)
 
-    def _is_from_turn(self, entry: TapeEntry, channel: str) -> bool:
+    def _is_from_turn(self, entry: TapeEntry, tape: str) -> bool:
         """Return true if a turn of the person wrote an entry, or an intent answers one of their messages."""
         turn = entry.meta.get("turn") or (entry.data.get("turn") if entry.name == INTENT else None)
-        inbound = entry.data.get("inbound")
         if turn in self._turns:
             return True
-        return bool(channel) and any(
-            number == inbound and channel_of(inbox) == channel for inbox, number in self._inbounds
-        )
+        # The outbox of a channel, or a shard of it, answers the inbox of the same name.
+        inbox = tape.replace(f"{OUTBOX_PREFIX}/", INBOX_PREFIX, 1) if tape.startswith(f"{OUTBOX_PREFIX}/") else ""
+        return (inbox, entry.data.get("inbound")) in self._inbounds
 
     def _restate(self, traces: PersonTraces, tape: TapeSummary, entries: Sequence[TapeEntry]) -> None:
         """Apply the rules of the features to a tape."""

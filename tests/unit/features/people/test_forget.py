@@ -12,7 +12,7 @@ import pytest
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.forgetting import finish_forgetting, try_forgetting
 from bubbot.errors import StoreUnavailable
-from bubbot.features.access.facts import AccessRevoked, AccountsLinked, Audit, GroupAudience, RoleGranted
+from bubbot.features.access.facts import AccessRevoked, AccountsLinked, Audit, GroupAudience, Reading, RoleGranted
 from bubbot.features.access.state import AccessState
 from bubbot.features.memory.changes import ZoneState
 from bubbot.features.memory.facts import MemoryNoted, MemorySaved
@@ -289,6 +289,9 @@ async def test_the_rights_of_others_stay_without_who_gave_them(bench: Bench) -> 
         GroupAudience("tg", "-5", "everybody", ann).to_entry(),
         Audit("tg", BEN[1], "tg:-5", ann).to_entry(),
         Audit("tg", ANN[1], "tg:-5", "terminal").to_entry(),
+        Reading("tg:-5", "tg:-6", "terminal").to_entry(),
+        Reading("tg:-5", "tg:-6", ann).to_entry("access/reading_revoked"),
+        Reading("tg:-5", "tg:-7", ann).to_entry(),
     )
     await bench.forget()
     entries = await bench.entries(ACCESS)
@@ -298,6 +301,7 @@ async def test_the_rights_of_others_stay_without_who_gave_them(bench: Bench) -> 
     }  # fmt: skip
     assert [(group.fact.audience, group.fact.by) for group in state.groups] == [("everybody", "")]
     assert [audit.fact.id for audit in state.audits] == [BEN[1]]
+    assert [reading.fact.reader for reading in state.readings] == ["tg:-7"], "a revocation by the person holds"
     assert ANN[1] not in await bench.shown()
 
 
@@ -320,6 +324,7 @@ async def test_jobs_of_the_person_go_and_what_they_changed_of_others_stays_witho
     await bench.forget()
     state = ScheduleState().apply(await bench.entries(SCHEDULE))
     assert list(state.jobs) == ["his"]
+    assert {entry.data.get("job", "his") for entry in await bench.entries(SCHEDULE)} == {"his"}
     assert state.jobs["his"].job.text == "rolls"
     assert state.jobs["his"].status == "paused"
     assert [entry.data["zone"] for entry in await bench.entries(SCHEDULE, "schedule/chat")] == ["Europe/Berlin"]
@@ -364,6 +369,24 @@ async def test_what_calls_cost_stays_as_sums_without_the_person(bench: Bench) ->
     assert ANN[1] not in await bench.shown()
 
 
+async def test_what_was_to_be_sent_to_the_person_goes_with_its_receipts_by_the_shard_of_its_inbox(bench: Bench) -> None:
+    def intent(text: str, session: str, inbound: int) -> TapeEntry:
+        data = {"session": session, "turn": "x", "parts": [{"chat": "-5", "text": text}], "inbound": inbound}
+        return event("outbox/intent", data)
+
+    def receipt(of: int) -> TapeEntry:
+        return event("outbox/receipt", {"intent": of, "part": 0, "external_id": "77"})
+
+    await bench.append(INBOX, received("hello"))
+    await bench.append(f"{INBOX}/3", received("in the group", chat="-5"), received("mine", BEN, chat="-5", name="Ben"))
+    sent = [intent("for her", "tg:-5", 1), intent("for him", "tg:-5", 2), receipt(1), receipt(2)]
+    await bench.append("bubbot/outbox/tg/3", *sent, intent("open", f"tg:{ANN[1]}", 0))
+    await bench.append("bubbot/outbox/tg/4", intent("for somebody else", "tg:-9", 1))
+    await bench.forget()
+    assert await bench.erased("bubbot/outbox/tg/3") == [1, 3, 5]
+    assert await bench.erased("bubbot/outbox/tg/4") == []
+
+
 async def test_checkpoints_of_touched_tapes_go_and_messages_of_others_stay_done(bench: Bench) -> None:
     await bench.append(
         INBOX, received("hello"), received("mine", BEN, name="Ben"), GroupCalled("tg", "-5", "", "Family").to_entry(),
@@ -401,6 +424,18 @@ async def test_a_crash_after_the_erasure_is_finished_and_begins_nothing_twice(be
     assert [entry.name for entry in await bench.entries("bubbot/people")] == [
         "people/forgetting", "tape/erased", "people/forgotten", "tape/erased", "people/finished",
     ]  # fmt: skip
+
+
+async def test_a_wish_that_was_written_in_a_turn_of_the_person_stays_until_it_is_finished(bench: Bench) -> None:
+    await bench.append(INBOX, received(",forget.me", chat="-5"))
+    await bench.append(FAMILY, anchor("session/start", meta={"session": "tg:-5"}), start(1, "hers"))
+    await bench.append("bubbot/people", PersonForgetting((INBOX, 1), "person").to_entry(turn="hers"))
+    failing: Any = FailingOnce(bench.store)
+    await try_forgetting(failing, bench.home, HOME, OWN_REFERENCES)
+    await try_forgetting(failing, bench.home, HOME, OWN_REFERENCES)
+    assert [entry.name for entry in await bench.entries("bubbot/people")][-1] == "people/finished"
+    assert (await bench.entries("bubbot/people", "people/finished"))[0].data["forgetting"] == 1
+    assert len(await bench.entries("bubbot/people", "people/forgetting")) == 1
 
 
 async def test_a_failure_is_logged_and_tried_again_at_the_next_start(
