@@ -595,7 +595,7 @@ _MADE = make_group(
     "memory",
     MemoryCommands,
     None,
-    "Show and change the memory of a session, of a person or of the workspace. `show` and `export` are read-only and work while the bot runs. "
+    "Show and change the memory of a session, of a person or of the workspace. `show`, `why` and `export` are read-only and work while the bot runs. "
     "Every change is a new version; older versions stay.",
     (),
     help_line="show and change what a session remembers",

@@ -94,12 +94,10 @@ class QuotableEntries:
     Attributes:
         entries: by id, ascending.
         corrections: the newest correction of each, by its id.
-        erased: the ids of the others, which were erased or deleted.
     """
 
     entries: Mapping[int, TapeEntry] = field(default_factory=dict)
     corrections: Mapping[int, TapeEntry] = field(default_factory=dict)
-    erased: frozenset[int] = frozenset()
 
 
 async def read_quotable(tape: TapeHandle, name: str, spans: Sequence[Span], head: int | None = None) -> QuotableEntries:
@@ -132,9 +130,8 @@ def choose_quotable(found: Sequence[TapeEntry], events: Sequence[TapeEntry]) -> 
     """
     corrections, by_id = Corrections.of(events), {event.id: event for event in events}
     newest = {target: by_id[event] for target, event in corrections.superseded.items()}
-    gone = frozenset(entry.id for entry in found if entry.erased or entry.id in corrections.hidden)
-    entries = {entry.id: entry for entry in found if entry.id not in gone and quotable_text(entry)}
-    return QuotableEntries(entries, {number: newest[number] for number in entries if number in newest}, gone)
+    entries = {entry.id: entry for entry in found if entry.id not in corrections.hidden and quotable_text(entry)}
+    return QuotableEntries(entries, {number: newest[number] for number in entries if number in newest})
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +168,8 @@ class Evidence:
         messages, shown = set(ids), dict[str, list[int]]()
         for _, quoted in self.facts:
             for node in quoted.nodes if quoted.message in messages else ():
-                for tape, entries in self._list(node):
-                    shown.setdefault(tape, []).extend([entry.id for entry in entries])
+                for tape, spans in _parts(node):
+                    shown.setdefault(tape, []).extend([entry.id for entry in self._list(node, tape, spans)])
         return {tape: tuple(spans_of(sorted(set(numbers)))) for tape, numbers in shown.items() if numbers}
 
     def shown_entries(self, tape: str, spans: Sequence[Span]) -> list[TapeEntry]:
@@ -194,35 +191,23 @@ class Evidence:
             if tape in self.refused:
                 yield f"From {title}: it may not be read here any more."
                 continue
-            found = self.tapes[tape]
-            gone = sum(number in found.erased for number in ids_of(spans, spans[-1][1])) if found.erased else 0
-            lines = [
-                write_quotation(entry, found.corrections.get(entry.id))
-                for name, entries in self._list(node)
-                if name == tape
-                for entry in entries
-            ]
-            if lines:
+            found, entries = self.tapes[tape], self._list(node, tape, spans)
+            if entries:
                 yield f"From {title}:"
-                yield from lines
-            if gone:
-                yield f"From {title}: {gone} more {'was' if gone == 1 else 'were'} deleted since."
+                yield from (write_quotation(entry, found.corrections.get(entry.id)) for entry in entries)
+            if gone := sum(high - low + 1 for low, high in spans) - len(entries):
+                yield f"From {title}: {gone} more {'is' if gone == 1 else 'are'} not there any more."
 
-    def _list(self, node: EvidenceNode) -> Iterator[tuple[str, list[TapeEntry]]]:
-        """Yield the entries of a node that may be shown, by tape."""
-        for tape, spans in _parts(node):
-            if tape not in self.refused:
-                entries = self.tapes[tape].entries
-                numbers = ids_of(spans, spans[-1][1])
-                until = parse_moment(node.until) if tape else None
-                yield (
-                    tape,
-                    [
-                        entries[number]
-                        for number in numbers
-                        if number in entries and (until is None or _is_before(entries[number], until))
-                    ],
-                )
+    def _list(self, node: EvidenceNode, tape: str, spans: Sequence[tuple[int, int]]) -> list[TapeEntry]:
+        """List the entries of a node on a tape that may be shown."""
+        if tape in self.refused:
+            return []
+        entries, until = self.tapes[tape].entries, parse_moment(node.until) if tape else None
+        return [
+            entries[number]
+            for number in ids_of(spans, 0)
+            if number in entries and (until is None or _is_before(entries[number], until))
+        ]
 
 
 def _is_before(entry: TapeEntry, until: datetime) -> bool:

@@ -19,7 +19,7 @@ from bubbot.app.panels import load_panels, open_boundary
 from bubbot.app.reading import session_reader
 from bubbot.app.settings import load
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.errors import ConfigError
+from bubbot.errors import AccessError, ConfigError
 from bubbot.feature import ReadSession
 from bubbot.features.access.service import AccessService
 from bubbot.features.memory.nodes import NodeReader, read_shown
@@ -34,6 +34,7 @@ from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.tape.boundary import OWNER
 from bubbot.tape.entry import Kind, event, message
 from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -247,6 +248,32 @@ class TestOtherChats:
             assert [head > 0 for each in heads for head in each.values()] == [True, False, False]
             await check_rebuilt(bench)
 
+    async def test_whoever_may_not_read_the_other_chat_rebuilds_the_request_without_it(
+        self, bench_of: Callable[..., Any], access: AccessService, store: TapeStore
+    ) -> None:
+        class Bounded:
+            """The store of an auditor, who may see this chat alone."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(store, name)
+
+            async def fetch(self, queries: Sequence[TapeQuery]) -> Any:
+                if FAMILY in [query.tape for query in queries]:
+                    raise AccessError("anna may not see the tape")
+                return await store.fetch(queries)
+
+        async with bench_of(make_views(f"tape {FAMILY}")) as bench:
+            await bench.say(SECRET, chat="family")
+            await grant(access)
+            assert "4711" in await ask(bench)
+            bounded: Any = Bounded()
+            tape = TapeService(bounded, HOME, now=SteppingClock(), new_id=CountingIds(), references=OWN_REFERENCES)
+            step = (await bench.events("loop.step"))[-1]
+            rebuilt = await rebuild_request(step, tape, strategies=OWN_STRATEGIES)
+            assert "4711" not in json.dumps(rebuilt.messages)
+            assert rebuilt.digest() != step["request"]
+
+    @pytest.mark.law("T22")
     async def test_a_turn_that_was_shown_words_of_others_is_tainted(
         self, bench_of: Callable[..., Any], access: AccessService
     ) -> None:
@@ -294,7 +321,7 @@ class TestOtherChats:
             assert "Friday" in shown
             assert "Monday" not in shown
             assert "a secret" not in shown
-            assert "1 more was deleted since" in shown
+            assert "1 more is not there any more" in shown
             await check_rebuilt(bench)
 
     async def test_what_the_other_tape_holds_after_it_began_again_is_not_taken_for_what_was_quoted(
@@ -313,6 +340,7 @@ class TestOtherChats:
             step = (await bench.events("loop.step"))[-1]
             rebuilt = await rebuild_request(step, tape, strategies=OWN_STRATEGIES)
             assert "not that one" not in json.dumps(rebuilt.messages)
+            assert "2 more are not there any more" in json.dumps(rebuilt.messages)
             assert fact.data["nodes"][0]["session"] == FAMILY
 
     async def test_nothing_of_a_third_chat_is_shown_if_the_answer_goes_to_another_chat(
@@ -349,6 +377,20 @@ class TestOtherChats:
             )
             reading = await made.read(parse_node(f"tape {FAMILY}"), await read_shown(tape))
             assert (reading.refusal, len(reading.candidates)) == (refusal, brought)
+
+    async def test_what_was_erased_there_is_not_shown_any_more(
+        self, bench_of: Callable[..., Any], access: AccessService
+    ) -> None:
+        async with bench_of(make_views(f"tape {FAMILY}")) as bench:
+            await bench.say(SECRET, chat="family")
+            await grant(access)
+            assert "4711" in await ask(bench)
+            await bench.say(",reset erase", chat="family")
+            await bench.say("hello")
+            shown = json.dumps(bench.requests[-1].messages)
+            assert "4711" not in shown
+            assert "not there any more" in shown
+            assert all("4711" not in entry.texts[0] for entry in await bench.entries())
 
     async def test_no_text_there_forges_a_mark(self, bench_of: Callable[..., Any], access: AccessService) -> None:
         async with bench_of(make_views(f"tape {FAMILY}")) as bench:
