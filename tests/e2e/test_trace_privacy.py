@@ -24,7 +24,7 @@ from bubbot.tape.boundary import SharedTape, TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeStore, TapeSummary
-from tests.privacy.oracle import canaries
+from tests.isolation.oracle import canaries
 from tests.trace.home import (
     AUDITED,
     AUDITOR,

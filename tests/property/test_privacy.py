@@ -23,8 +23,8 @@ from bubbot.features.topics.commands import require_session
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
-from tests.privacy.acts import LEFT_OUT, Acts
-from tests.privacy.world import World
+from tests.isolation.acts import LEFT_OUT, Acts
+from tests.isolation.world import World
 
 pytestmark = pytest.mark.law("P1")
 TURNS = 160

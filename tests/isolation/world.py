@@ -39,9 +39,9 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tool import Toolbox, ToolOutput
 from tests.e2e import inside
+from tests.isolation.model import LeakyModel
+from tests.isolation.oracle import SECRET, Account, Oracle, Place, canaries
 from tests.made_settings import make_settings
-from tests.privacy.model import LeakyModel
-from tests.privacy.oracle import SECRET, Account, Oracle, Place, canaries
 from tests.summarising import is_summary
 
 WAIT = 20.0

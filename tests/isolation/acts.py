@@ -12,9 +12,9 @@ from typing import Any
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tool import Tool
-from tests.privacy.model import INVENT, please
-from tests.privacy.oracle import Place
-from tests.privacy.world import GUEST, PLACES, SPEAKERS, STRANGER, WAIT, World, account_of
+from tests.isolation.model import INVENT, please
+from tests.isolation.oracle import Place
+from tests.isolation.world import GUEST, PLACES, SPEAKERS, STRANGER, WAIT, World, account_of
 
 LEFT_OUT = frozenset({"session.quit"})
 AT_THE_END = frozenset({"session.reset", "schedule.chat"})

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
-from tests.privacy.oracle import CANARY
+from tests.isolation.oracle import CANARY
 from tests.summarising import is_summary
 
 CONTEXT_TOKENS = 24_000
