@@ -17,8 +17,8 @@ from bubbot.panel import PanelQuery
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.texts import Texts
-from tests.privacy.oracle import canaries
-from tests.privacy.world import SETTINGS
+from tests.isolation.oracle import canaries
+from tests.isolation.world import SETTINGS
 from tests.trace.home import AUDITED, OTHER, OWNER_CHAT, lived, tape_of, words_about, words_of_tapes
 
 AUDITOR = Viewer("anna", frozenset({AUDITED.session}))

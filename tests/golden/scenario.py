@@ -20,7 +20,7 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
 )
 from tests.golden.stage import OTHER_MODEL, SETTINGS, Gate, Stage
-from tests.privacy.model import please
+from tests.isolation.model import please
 
 OWNER, MEMBER, OTHER, GROUP, ELSEWHERE = "tg:1", "tg:5", "tg:7", "tg:-8", "dc:15"
 CARD = r"Approval \**([2-9A-Z]{5})"

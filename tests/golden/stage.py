@@ -35,7 +35,7 @@ from bubbot.tape.entry import timestamp
 from tests.approving import acting_tools
 from tests.doubles import FixedClock
 from tests.e2e import inside
-from tests.privacy.model import LeakyModel
+from tests.isolation.model import LeakyModel
 
 WAIT = 20.0
 OTHER_MODEL = "openai/gpt-5-mini"

@@ -23,9 +23,9 @@ from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService, session_tape
 from tests.doubles import SteppingClock
-from tests.privacy.model import please
-from tests.privacy.oracle import Place, canaries
-from tests.privacy.world import PLACES, World
+from tests.isolation.model import please
+from tests.isolation.oracle import Place, canaries
+from tests.isolation.world import PLACES, World
 
 PLACE = {place.session: place for place in PLACES}
 OWNER_CHAT, AUDITED, OTHER, GROUP = PLACE["tg:1"], PLACE["tg:5"], PLACE["tg:7"], PLACE["tg:-8"]

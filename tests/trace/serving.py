@@ -15,7 +15,7 @@ from bubbot.ports.channel import Role
 from bubbot.server.pages import serve_pages
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import TraceSettings
-from tests.privacy.world import SETTINGS
+from tests.isolation.world import SETTINGS
 
 WAIT_SECONDS = 20.0
 OWNER_NAME = "tg:1"
