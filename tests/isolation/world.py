@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -27,7 +27,6 @@ from bubbot.app import bot as bot_module
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
-from bubbot.app.installed import load_features
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import dump_args
 from bubbot.errors import FetchFailed
@@ -224,14 +223,15 @@ class World:
         watching = FeatureFactory("watching", lambda _kernel, _settings: self._feature())
         self.edited = asyncio.Event()
         home, tools = Home(self.home), acting_tools(lambda name, _: self.seen.update([f"done {name}"]))[:1]
-        wrappers = PortWrappers(model=lambda _: LeakyModel(self._wait_for_edit, self._is_discreet), tools=tools)
+        wrappers = PortWrappers(
+            model=lambda _: LeakyModel(self._wait_for_edit, self._is_discreet), tools=tools, features=(watching,)
+        )
         with (
             self._spans.receive(),
             self._log.read(),
             patch.object(exporter, "GATHER_SECONDS", 0.02),
             patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: channels[name]),
             patch.object(bot_module, "build_session_deps", capture),
-            patch.object(bot_module, "load_features", lambda: replace(load_features(), factories=(watching,))),
             patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 0.0),
         ):
             async with AsyncExitStack() as stack:
