@@ -65,7 +65,11 @@ def test_no_file_of_the_home_keeps_a_word_of_an_erased_chat(tmp_path: Path) -> N
     before = used()
     for word in (SAID, ANSWERED, ELSE):
         assert {"bubbot.db", "bubbot.db-wal"} & set(files_with(home, word))
-    run("ask", "--session", "trip", ",reset erase")
+    asked = run("ask", "--session", "trip", ",reset erase")
+    assert "stdin:explain: " in asked, "another chat has copies, and is named first"
+    assert "copies=keep" in asked
+    assert used() == before
+    run("ask", "--session", "trip", ",reset erase copies=keep")
     for word in (ANSWERED, ELSE):
         assert set(files_with(home, word)) <= {"exports/trip.jsonl"}, "in a copy that the erasure has to reach"
     run("ask", "--session", "explain", ",reset erase")  # what another chat has read is its own: the docs say so
