@@ -66,4 +66,6 @@ SHARED: Mapping[str, str] = {
     "tape anchors": "conversation",
     "tape graph": "conversation",
     "tape search": "search",
+    "access forget": "people",
+    "access forgotten": "people",
 }
