@@ -7,12 +7,11 @@ never linked. Each guard is taken away once, and the same walk finds a leak.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import aiohttp
 import pytest
@@ -20,10 +19,15 @@ import pytest
 from bubbot.home import Home
 from bubbot.ports.channel import Role
 from bubbot.stores.sqlite.store import open_readonly
-from bubbot.tape.boundary import SharedTape, TapeBoundary, Viewer
-from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
-from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeStore, TapeSummary
+from tests.isolation.boundaries import (
+    ShowsAllFacts,
+    ShowsAllReplays,
+    ShowsAllSessions,
+    ShowsAllTapes,
+    TrustsSubjects,
+    weaken,
+)
 from tests.isolation.oracle import canaries
 from tests.trace.home import (
     AUDITED,
@@ -174,74 +178,6 @@ async def test_who_was_granted_nothing_sees_nothing(site: TraceSite, person: str
     assert seen.statuses[401] > 50
 
 
-class _WeakBoundary(TapeBoundary):
-    """A boundary that keeps its store, so that a subclass can answer some queries without it."""
-
-    def __init__(
-        self, store: TapeStore, viewer: Viewer, *, shared: Collection[SharedTape] = (), **options: Any
-    ) -> None:
-        super().__init__(store, viewer, shared=shared, **options)
-        self.store, self.shared = store, shared
-
-    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        return [await self.answer(query) for query in queries]
-
-    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        """Answer one query."""
-        return (await super().fetch([query]))[0]
-
-    async def read_all(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        """Answer a query as for the owner."""
-        return (await self.store.fetch([query]))[0]
-
-    def find_shared(self, tape: str) -> SharedTape | None:
-        """Find what a shared tape is about."""
-        return next((each for each in self.shared if each.covers(tape)), None)
-
-
-class _ShowsAllTapes(_WeakBoundary):
-    def may_read(self, tape: str) -> bool:
-        return True
-
-    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        return await self.read_all(query)
-
-    async def tapes(self) -> list[TapeSummary]:
-        return await self.store.tapes()
-
-
-class _ShowsAllFacts(_WeakBoundary):
-    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        return await (self.read_all(query) if self.find_shared(query.tape) else super().answer(query))
-
-
-class _ShowsAllReplays(_WeakBoundary):
-    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        return await (self.read_all(query) if query.tape == "bubbot/replay" else super().answer(query))
-
-
-class _TrustsSubjects(_WeakBoundary):
-    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        shared = self.find_shared(query.tape)
-        if shared is None or not shared.subject:
-            return await super().answer(query)
-        return tuple(entry for entry in await self.read_all(query) if shared.subject in entry.data)
-
-
-class _ShowsAllSessions(_WeakBoundary):
-    def may_read(self, tape: str) -> bool:
-        return not tape.startswith(SYSTEM_TAPE_PREFIX) or super().may_read(tape)
-
-    async def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        is_of_system = query.tape.startswith(SYSTEM_TAPE_PREFIX)
-        return await (super().answer(query) if is_of_system else self.read_all(query))
-
-
-def _weaken(boundary: type[TapeBoundary]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Return what puts this boundary in place of ours."""
-    return lambda patch: patch.setattr("bubbot.app.panels.TapeBoundary", boundary)
-
-
 def _show_prompts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("bubbot.features.trace.request.may_see_system", lambda *_: True)
 
@@ -266,15 +202,15 @@ def _sign_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 GUARDS: Sequence[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = (
-    ("which tapes a viewer may see", _weaken(_ShowsAllTapes), AUDITOR),
-    ("which facts of a shared tape", _weaken(_ShowsAllFacts), AUDITOR),
-    ("which chat a replay quotes", _weaken(_ShowsAllReplays), AUDITOR),
+    ("which tapes a viewer may see", weaken(ShowsAllTapes), AUDITOR),
+    ("which facts of a shared tape", weaken(ShowsAllFacts), AUDITOR),
+    ("which chat a replay quotes", weaken(ShowsAllReplays), AUDITOR),
     ("who looks", _admit_anybody, STRANGER),
     ("which sessions were granted", _grant_everything, AUDITOR),
     ("whose memory stands in a prompt", _show_prompts, AUDITOR),
     ("which blobs are prompts", _open_blobs, AUDITOR),
-    ("the session of a subject", _weaken(_TrustsSubjects), AUDITOR),
-    ("which sessions a viewer may see", _weaken(_ShowsAllSessions), AUDITOR),
+    ("the session of a subject", weaken(TrustsSubjects), AUDITOR),
+    ("which sessions a viewer may see", weaken(ShowsAllSessions), AUDITOR),
     ("which sessions a member was granted", _grant_everything, MEMBER),
     ("whose token it is", _sign_nothing, STRANGER),
 )

@@ -6,26 +6,46 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from random import Random
 from typing import Any
 
+from bubbot.ports.channel import Attachment, Quote, Sender
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tool import Tool
+from tests.approving import card_ids
 from tests.isolation.model import INVENT, please
 from tests.isolation.oracle import Place
 from tests.isolation.world import GUEST, PLACES, SPEAKERS, STRANGER, WAIT, World, account_of
 
+STEM = "kwall"
+"""A word that stands beside every canary of people, so that a search finds all that it may."""
+AUDITORS = ("anna", "tg:7", "dc:99")
+"""Who looks at the trace page: somebody without an account, a member, and a stranger."""
 LEFT_OUT = frozenset({"session.quit"})
 AT_THE_END = frozenset({"session.reset", "schedule.chat"})
 """Tools that end a talk: what was said before could then no longer leak."""
 DIRECT = [place for place in PLACES if place.person is not None]
+GROUPS = [place for place in PLACES if place.person is None]
+GROUP = next(place for place in PLACES if place.session == "tg:-8")
 OWNER_CHATS = [place for place in PLACES if place.is_owner]
+OWNERS = {"tg": "1", "dc": "11"}
 READERS = (
-    ",memory.recall", ",memory.recall zq", ",memory scope=user", ",memory.why", ",memory", ",context", ",why", ",why request=true",
-    ",graph", ",topics", ",topic", ",search zq", ",search kw", ",anchors zones=yes", ",schedules", ",schedules every=true", ",grants",
-    ",access", ",usage", ",status", ",tape.info", ",chat.read",
-    ",file.list", ",file.read note.txt", ",file.search zq",
+    ",memory.recall", f",memory.recall {STEM}", ",memory scope=user", ",memory.why", ",memory", ",context", ",why", ",why request=true",
+    ",graph", ",topics", ",topic", f",search {STEM}", f",search {STEM}", ",anchors zones=yes", ",schedules", ",status", ",tape.info",
+    ",chat.read", ",file.list", ",file.read note.txt", f",file.search {STEM}", ",memory.recall scope=user", f",explain What of {STEM}?", ",explain What did you do?",
+)  # fmt: skip
+FOR_OWNERS = (
+    ",schedules every=true", ",schedules every=true", ",schedules every=true", ",grants", ",audits", ",access", ",usage", ",usage all", ",approvals", ",approvals",
+    ",access.group", ",explain chat=tg:1 What was said?", ",replay chat=tg:1", ",context.compare chat=tg:1",
+)  # fmt: skip
+"""What shows owners more than others, if nobody reads along."""
+TURNS_OF_A_SUBJECT = 25
+SUBJECTS: Sequence[Sequence[str]] = (
+    ("remember", "grant", "model_reads", "delete"), ("keep", "link"), ("open_topic", "model_reads"), ("upload", "search", "model_reads"),
+    ("act", "press", "probe"), ("plan", "send_elsewhere", "probe"), ("audit", "visit", "keep"), ("invent", "change_context", "ask"),
+    ("quote", "edit", "hand_over", "command_reads"),
 )  # fmt: skip
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
@@ -46,24 +66,37 @@ class Acts:
     _words: int = 0
     _granted: list[tuple[str, str]] = field(default_factory=list)
     _tools: list[tuple[str, Place]] = field(default_factory=list)
+    _subjects: list[Sequence[str]] = field(default_factory=list)
+    _foreground: Sequence[Place] = PLACES
 
-    async def run(self, turns: int, *, stop_at_leak: bool = False, often: Sequence[str] = ()) -> None:
-        """Let people act until they have written this often; they do the acts of these names more often than others."""
+    async def run(self, turns: int, *, stop_at_leak: bool = False) -> None:
+        """Let people act until they have written this often.
+
+        They stay with one subject for a while, in a few chats: what leaks needs several acts that belong together.
+        """
         acts: list[tuple[int, Callable[[], Awaitable[None]]]] = [
-            (20, self.remember), (10, self.ask), (16, self.model_reads), (16, self.command_reads), (8, self.keep),
-            (5, self.grant), (3, self.link), (5, self.change_context), (4, self.open_topic), (3, self.invent),
-            (7, self.call_any_tool), (3, self.send_elsewhere), (1, self.stranger_speaks), (6, self.burst),
+            (14, self.remember), (10, self.ask), (14, self.model_reads), (12, self.command_reads), (8, self.keep),
+            (6, self.grant), (4, self.link), (4, self.change_context), (5, self.open_topic), (3, self.invent),
+            (5, self.call_any_tool), (3, self.send_elsewhere), (4, self.stranger_speaks), (5, self.burst),
+            (4, self.quote), (4, self.upload), (3, self.edit), (3, self.press), (3, self.hand_over), (4, self.act), (5, self.audit),
+            (8, self.visit), (5, self.plan), (8, self.probe), (1, self.move), (3, self.delete), (4, self.search),
         ]  # fmt: skip
         for place in OWNER_CHATS:
             await self.world.say(place, ",strategy retrieval")
-        weights = [30 if act.__name__ in often else weight for weight, act in acts]
-        last = self.world.turns + turns
+        last, until, weights = self.world.turns + turns, 0, list[int]()
         while self.world.turns < last and not (stop_at_leak and self.world.leaks):
+            if self.world.turns >= until:
+                until = self.world.turns + TURNS_OF_A_SUBJECT
+                self._subjects = self._subjects or self.chance.sample(SUBJECTS, len(SUBJECTS))
+                subject = self._subjects.pop()
+                self._foreground = self.chance.sample(PLACES, 4)
+                weights = [weight * (6 if act.__name__ in subject else 1) for weight, act in acts]
             await self.chance.choices([act for _, act in acts], weights)[0]()
 
     def place(self, among: Sequence[Place] = PLACES) -> tuple[Place, str]:
         """Draw a chat, and who speaks there."""
-        place = self.chance.choice(among)
+        foreground = [place for place in among if place in self._foreground]
+        place = self.chance.choice(foreground if foreground and self.chance.random() < 0.6 else among)
         return place, place.person or self.chance.choice(SPEAKERS[place.session])
 
     def keyword(self) -> str:
@@ -82,7 +115,7 @@ class Acts:
 
     def _fact(self) -> str:
         self._words += 1
-        return f"About kw{self._words}: {self.world.canary()}"
+        return f"About {STEM} kw{self._words}: {self.world.canary()}"
 
     async def ask(self) -> None:
         """Somebody asks for what was said somewhere."""
@@ -92,35 +125,54 @@ class Acts:
     async def model_reads(self) -> None:
         """The model calls a tool that reads."""
         place, sender = self.place()
-        await self.world.say(place, self._call(place), sender)
+        await self.world.say(place, await self._call(place), sender)
 
     def source_for(self, reader: Place) -> str:
         """Draw a session that somebody here may want to read: often one that was granted, or once was."""
         granted = [source for source, other in self._granted if other == reader.session]
-        return self.chance.choice(
-            granted if granted and self.chance.random() < 0.6 else [place.session for place in PLACES]
+        return self.name(
+            self.chance.choice(
+                granted if granted and self.chance.random() < 0.6 else [place.session for place in PLACES]
+            )
         )
 
-    def _call(self, place: Place) -> str:
+    async def _call(self, place: Place) -> str:
         other, low = self.source_for(place), self.chance.randint(1, 200)
-        return self.chance.choice(
+        job, handle = self.chance.choice(self._jobs()), self.chance.choice(await self._digests())
+        kinds = (
             (
-                please("chat_read", session=other, limit=50),
-                please("chat_read", session=other, limit=100),
+                please("chat_read", session=other, limit=self.chance.choice((20, 50, 100))),
+                please("chat_read", session=other),
                 please("chat_read", session=other, topic="rome"),
                 please("chat_read"),
-                please("tape_search", query=self.keyword()),
+            ),
+            (
+                please("tape_read", ids=[f"{low}-{low + 40}"]),
+                please("result_read", handle=handle),
+                please("file_send", name="a.txt", handle=handle),
+            ),
+            (
+                please("schedule_list", every=True),
+                please("schedule_show", job=job),
+                please("schedule_history", job=job),
+            ),
+            (
                 please("file_write", path="note.txt", content=self.world.canary()),
                 please("file_read", path=self.chance.choice(("note.txt", "../note.txt"))),
-                please("tape_read", ids=[f"{low}-{low + 40}"]),
+                please("file_search", text=self.chance.choice(("zq", STEM))),
+            ),
+            (
                 please("memory_recall", scope=self.chance.choice(("", "user", "workspace"))),
                 please(
                     "memory_save", content=self.world.canary(), scope=self.chance.choice(("chat", "user", "workspace"))
                 ),
+            ),
+            (
                 please("agent_run", task=please("chat_read", session=other), mode="delta"),
                 please("agent_run", task=please("memory_recall", scope="user")),
-            )
+            ),
         )
+        return self.chance.choice(self.chance.choice(kinds))
 
     async def command_reads(self) -> None:
         """Somebody types a command that reads."""
@@ -135,10 +187,41 @@ class Acts:
         )  # fmt: skip
         await self.world.say(place, text, sender)
 
+    async def probe(self) -> None:
+        """Somebody uses a command that shows an owner more, or names what is of another chat; in groups owners do so, too."""
+        place, sender = self.place(GROUPS if self.chance.random() < 0.4 else PLACES)
+        if place.person is None and self.chance.random() < 0.7:
+            sender = OWNERS[place.channel]
+        job, handle = self.chance.choice(self._jobs()), self.chance.choice(await self._digests())
+        text = self.chance.choice(
+            (*FOR_OWNERS, f",schedule.show {job}", f",schedule.history {job}", f",result.read {handle}", f",approve {self._card()}")
+        )  # fmt: skip
+        await self.world.say(place, text, sender)
+
+    async def plan(self) -> None:
+        """Somebody plans a job, which stays; every now and then one ends."""
+        place, sender = self.place()
+        jobs = self._jobs()
+        if len(jobs) > 12:
+            await self.world.say(OWNER_CHATS[0], f",schedule.remove {self.chance.choice(jobs)}")
+        else:
+            when, name = (
+                self.chance.choice(("in 9h", "every 9h")),
+                self.chance.choice(("", f" name={self.world.canary()}")),
+            )
+            await self.world.say(place, f',schedule when="{when}"{name} prompt="{self._fact()}"', sender)
+
+    def _jobs(self) -> list[str]:
+        """Return the ids of all jobs: they are no secret."""
+        schedule = self.world.daemon.bot.schedule_store
+        assert schedule is not None
+        return [*schedule.state.jobs] or ["none"]
+
     async def keep(self) -> None:
         """Somebody keeps something."""
-        place, sender = self.place(DIRECT if self.chance.random() < 0.7 else PLACES)
-        scope, tool = self.chance.choice(("user", "user", "workspace", "chat")), self.chance.choice(("save", "daily"))
+        place, sender = self.place(DIRECT if self.chance.random() < 0.8 else PLACES)
+        scopes = ("user", "workspace") if place.is_owner else ("user", "user", "user", "workspace", "chat")
+        scope, tool = self.chance.choice(scopes), self.chance.choice(("save", "daily"))
         await self.world.say(place, f",memory.{tool} scope={scope} {self._fact()}", sender)
 
     async def grant(self) -> None:
@@ -148,12 +231,22 @@ class Acts:
         if len(readings) > 6 or (readings and self.chance.random() < 0.4):
             source, reader = self.chance.choice(sorted(readings))
             readings.discard((source, reader))  # from here on nothing new, though the answer comes later
-            await self.world.say(owner, f",grant.revoke {source} to {reader}")
+            await self.world.say(owner, f",grant.revoke {self.name(source)} to {self.name(reader)}")
             self.world.seen["revoked"] += 1
+            await self._read_after(source, reader)
             return
         source, reader = self.chance.sample([place.session for place in PLACES], 2)
         self._granted.append((source, reader))
-        await self.world.say(owner, f",grant {source} to {reader}")
+        await self.world.say(owner, f",grant {self.name(source)} to {self.name(reader)}")
+        await self._read_after(source, reader)
+
+    async def _read_after(self, source: str, reader: str) -> None:
+        """Something is said in a chat, perhaps, and somebody reads it in another one."""
+        if self.chance.random() < 0.4:
+            return
+        for session, text in ((source, self._fact()), (reader, please("chat_read", session=self.name(source)))):
+            place = next(each for each in PLACES if each.session == session)
+            await self.world.say(place, text, place.person or self.chance.choice(SPEAKERS[session]))
 
     async def link(self) -> None:
         """Two people say that they are one, or one of them that they are not."""
@@ -162,9 +255,12 @@ class Acts:
             self.chance.sample([place for place in DIRECT if not place.thread], 2),
         )
         if oracle.linked and self.chance.random() < 0.5:
-            account = self.chance.choice(oracle.linked[0])
-            place = next(place for place in DIRECT if account_of(place) == account)
-            await self.world.say(place, ",unlink")
+            accounts = oracle.linked[0]
+            places = [place for place in DIRECT if account_of(place) in accounts and not place.thread]
+            await self.world.say(self.chance.choice(places), ",unlink")
+            for place in places:
+                await self.world.say(place, f",memory.daily scope=user {self._fact()}")
+            await self.world.say(self.chance.choice(places), "What do you know?")
             return
         if (code := re.search(r"\b[2-9A-Z]{8}\b", await self.world.say(first, ",link"))) is None:
             return
@@ -176,8 +272,8 @@ class Acts:
     async def change_context(self) -> None:
         """Another window, another strategy, a summary."""
         place, sender = self.place()
-        sender = place.person or {"tg": "1", "dc": "11"}[place.channel]
-        name = self.chance.choice(("retrieval", "retrieval", "summary", "full", "messages", "window", "default"))
+        sender = place.person or OWNERS[place.channel]
+        name = self.chance.choice(("retrieval", "retrieval", "retrieval", "summary", "full", "messages", "window"))
         await self.world.say(
             place, self.chance.choice((",new", ",summary", f",strategy {name}", f",strategy {name}")), sender
         )
@@ -185,12 +281,21 @@ class Acts:
     async def open_topic(self) -> None:
         """Another topic, perhaps one that goes on in another chat."""
         place, sender = self.place()
-        other = self.source_for(place)
-        name = self.chance.choice(("rome", "tea", "off"))
-        text = self.chance.choice((f",topic {name}", f",topic.bind {name}", f",topic rome source={other}"))
-        await self.world.say(place, text, sender)
+        other, name = (
+            self.source_for(place),
+            self.chance.choice(("rome", "rome", "rome", "tea", "off", self.world.canary())),
+        )
         if self.chance.random() < 0.5:
-            await self.world.say(place, please("chat_read"), sender)
+            await self.world.say(place, self.chance.choice((f",topic {name}", f",topic.bind {name}")), sender)
+            await self.world.say(place, self.chance.choice((self._fact(), please("chat_read"))), sender)
+            return
+        source = next(each for each in PLACES if each.session == self.world.first_name(other))
+        if self.chance.random() < 0.7:
+            speaker = source.person or self.chance.choice(SPEAKERS[source.session])
+            await self.world.say(source, f",topic {name}", speaker)
+            await self.world.say(source, self._fact(), speaker)
+        await self.world.say(place, f",topic {name} source={other}", sender)
+        await self.world.say(place, self.chance.choice((",chat.read", please("chat_read"))), sender)
 
     async def invent(self) -> None:
         """A sub-task makes something up for one of its own; later somebody asks in a new window."""
@@ -198,10 +303,10 @@ class Acts:
         await self.world.say(
             place, please("agent_run", task=f"go\n{INVENT}", tools=["agent.run"], mode="delta"), sender
         )
-        owner, newest = place.person or {"tg": "1", "dc": "11"}[place.channel], self.world.seen["secret"]
-        if self.chance.random() < 0.4:
+        owner, newest = place.person or OWNERS[place.channel], self.world.seen["secret"]
+        if self.chance.random() < 0.2:
             await self.world.say(place, ",summary", owner)
-        elif self.chance.random() < 0.7:
+        else:
             await self.world.say(place, ",strategy retrieval", owner)
             await self.world.say(place, ",new", owner)
             await self.world.say(place, f"What of kw{90_000 + newest}?", sender)
@@ -209,6 +314,9 @@ class Acts:
     async def send_elsewhere(self) -> None:
         """An owner's job answers in another chat; a member tries the same."""
         place, sender = self.place(OWNER_CHATS if self.chance.random() < 0.7 else PLACES)
+        if place.is_owner:  # what is kept in a thread is shown in the chat, too, and stands on another tape
+            sibling = self.chance.choice([each for each in OWNER_CHATS if each.person == place.person])
+            await self.world.say(sibling, f",memory.daily scope=user {self._fact()}")
         other = self.chance.choice(PLACES).session
         answer = await self.world.say(place, f",schedule to={other} in 2h: What of {self.keyword()}?", sender)
         schedule = self.world.daemon.bot.schedule_store
@@ -228,13 +336,124 @@ class Acts:
         """Several chats at once."""
         places = self.chance.sample(PLACES, 4)
         texts = [
-            self.chance.choice((self._fact(), f"What of {self.keyword()}?", self._call(place), ",context"))
+            self.chance.choice((self._fact(), f"What of {self.keyword()}?", await self._call(place), ",context"))
             for place in places
         ]
         async with asyncio.timeout(WAIT):
             for place, text in zip(places, texts, strict=True):
                 await self.world.post(place, text, place.person or self.chance.choice(SPEAKERS[place.session]))
             await self.world.quiet()
+
+    async def quote(self) -> None:
+        """Somebody replies to a message that the bot has not seen, or forwards one."""
+        place, sender = self.place()
+        if self.chance.random() < 0.3:
+            await self.world.say(place, self._fact(), sender, is_forwarded=True)
+            return
+        words = Quote("q1", Sender("77", "Somebody"), self._fact(), own=self.chance.random() < 0.2)
+        await self.world.say(place, "And what of this?", sender, quote=words)
+
+    async def upload(self) -> None:
+        """Somebody sends a file: its name, its note and its text are words, too."""
+        place, sender = self.place()
+        reference = f"f{len(self.world.files)}"
+        self.world.files[reference] = f"{self._fact()}\n" * self.chance.choice((1, 1, 2_000))
+        file = Attachment(reference, f"{self.world.canary()}.txt", "text/plain", note=self.world.canary())
+        await self.world.say(place, "Look at this.", sender, attachments=(file,))
+        reader, speaker = self.place()
+        handle = sha256(self.world.files[reference].encode()).hexdigest()
+        await self.world.say(
+            reader, self.chance.choice((f",result.read {handle}", please("result_read", handle=handle))), speaker
+        )
+
+    async def search(self) -> None:
+        """Somebody searches, or lets the model do it."""
+        place, sender = self.place()
+        words = self.chance.choice((STEM, STEM, self.keyword()))
+        await self.world.say(
+            place, self.chance.choice((f",search {words}", please("tape_search", query=words))), sender
+        )
+
+    async def edit(self) -> None:
+        """Somebody changes a message, or corrects an entry."""
+        place, sender = self.place()
+        if self.chance.random() < 0.3:
+            await self.world.say(place, f",correct {self.chance.randint(1, 60)} {self._fact()}", sender)
+        elif written := self.world.written.get(place.session):
+            await self.world.edit(place, self.chance.choice(written[-5:]), self._fact(), sender)
+
+    async def delete(self) -> None:
+        """Somebody deletes a message, perhaps one that the bot did not answer; then another chat reads there."""
+        place, sender = self.place(GROUPS)
+        await self.world.say(place, self._fact(), sender, addressed=False)
+        await self.world.delete(place, self.world.written[place.session][-1])
+        readers = [reader for source, reader in sorted(self.world.oracle.readings) if source == place.session]
+        if not readers:
+            readers = [self.chance.choice(OWNER_CHATS).session]
+            await self.world.say(self.chance.choice(OWNER_CHATS), f",grant {place.session} to {readers[0]}")
+        session = self.chance.choice(readers)
+        reader = next(each for each in PLACES if each.session == session)
+        speaker = reader.person or self.chance.choice(SPEAKERS[session])
+        await self.world.say(reader, f",chat.read {place.session} limit=5", speaker)
+
+    async def press(self) -> None:
+        """Somebody presses a button, perhaps one of another chat, or types what it stands for."""
+        place, sender = self.place()
+        if not self.world.buttons or self.chance.random() < 0.3:
+            await self.world.say(place, self.chance.choice((",approvals", f",approve {self._card()}")), sender)
+            return
+        here = [each for each in self.world.buttons if each[0] == place.session]
+        _, message, buttons = self.chance.choice(here if here and self.chance.random() < 0.6 else self.world.buttons)
+        await self.world.press(place, message, self.chance.choice(buttons), sender)
+
+    def _card(self) -> str:
+        """Draw the number of a card, which somebody has seen in some chat."""
+        cards = [card for texts in self.world.read.values() for card in card_ids(texts)]
+        return self.chance.choice(cards) if cards else "ABCDE"
+
+    async def hand_over(self) -> None:
+        """The model begins another window with a summary."""
+        place, sender = self.place()
+        call = please("tape_handoff", name=self._fact(), summary=self._fact(), next_steps=[self._fact()])
+        await self.world.say(place, call, sender)
+
+    async def act(self) -> None:
+        """The model wants to act outside: a card shows what it would do."""
+        place, sender = self.place()
+        await self.world.say(place, please("post_send", to=self.world.canary(), text=self._fact()), sender)
+        if self.world.buttons and self.world.buttons[-1][0] == place.session and self.chance.random() < 0.6:
+            _, message, buttons = self.world.buttons[-1]
+            await self.world.press(place, message, self.chance.choice(buttons), place.person or OWNERS[place.channel])
+            other, speaker = self.place()
+            await self.world.say(other, ",approvals", speaker)
+
+    async def audit(self) -> None:
+        """An owner lets somebody look at the tape of a chat, or no longer."""
+        oracle, owner = self.world.oracle, self.chance.choice(OWNER_CHATS)
+        if len(oracle.audits) > 3 or (oracle.audits and self.chance.random() < 0.4):
+            auditor, session = self.chance.choice(sorted(oracle.audits))
+            oracle.audits.discard((auditor, session))
+            await self.world.say(owner, f",audit.revoke {auditor} of {self.name(session)}")
+            return
+        places = DIRECT if self.chance.random() < 0.7 else PLACES
+        auditor, session = self.chance.choice(AUDITORS), self.chance.choice(places).session
+        await self.world.say(owner, f",audit {auditor} of {self.name(session)}")
+
+    async def move(self) -> None:
+        """A group becomes another kind of group, with another id, once."""
+        if not self.world.moved:
+            await self.world.move(GROUP, "-1008")
+
+    def name(self, session: str) -> str:
+        """Draw a name of a session: people know a group that was moved by both ids."""
+        return self.chance.choice((session, self.world.newest_name(session)))
+
+    async def visit(self) -> None:
+        """Somebody looks at the trace page."""
+        if not self.world.oracle.audits and self.chance.random() < 0.7:
+            await self.audit()
+        auditors = [auditor for auditor, _ in sorted(self.world.oracle.audits)]
+        await self.world.visit(self.chance.choice(auditors if auditors and self.chance.random() < 0.7 else AUDITORS))
 
     async def call_any_tool(self) -> None:
         """Somebody calls any tool with whatever could be guessed, or lets the model call it."""
@@ -262,13 +481,11 @@ class Acts:
         await self.world.say(place, text, place.person or self.chance.choice(SPEAKERS[place.session]))
 
     async def _arguments(self, tool: Tool, place: Place) -> dict[str, Any]:
-        schedule = self.world.daemon.bot.schedule_store
-        assert schedule is not None
         word, sessions = self.world.canary(), [each.session for each in PLACES]
         known: dict[str, Iterable[Any]] = {
-            "job": [*schedule.state.jobs, "none"], "handle": await self._digests(), "path": ["note.txt", "../note.txt", "a/note.txt"], "turn": ["", "0" * 8], "when": ["in 1h", "every 9h"],
+            "job": self._jobs(), "handle": await self._digests(), "path": ["note.txt", "../note.txt", "a/note.txt"], "turn": ["", "0" * 8], "when": ["in 1h", "every 9h"],
             "to": sessions, "session": sessions, "source": sessions, "reader": sessions, "name": [word, "rome"], "topic": ["rome", "-"],
-            "command": [",memory.recall", ",schedules every=true", f",memory.daily {word}"], "before": [0], "query": ["zq", "kw", ""],
+            "command": [",memory.recall", ",schedules every=true", f",memory.daily {word}"], "before": [0], "query": [STEM, ""],
             "scope": ["chat", "user", "workspace"], "anchor": ["session/new", "1"], "zone": ["Europe/Berlin"], "quiet": ["none"],
             "date": ["2026-11-22"], "start": ["2026-11-01"], "end": ["2027-12-01"], "until": ["2028-01-01"], "jitter": ["1m"],
             "budget": ["1m"], "catch_up": ["all", "once"], "how": ["archive", "erase"], "period": ["all", "day"], "kinds": [["message", "event"]],
@@ -294,7 +511,7 @@ class Acts:
         return made
 
     async def _digests(self) -> list[str]:
-        """Return digests of blobs that any chat names."""
+        """Return digests of blobs that some chat names."""
         session = self.chance.choice(PLACES).session
         bot = self.world.daemon.bot
         (entries,) = await bot.base_store.fetch(

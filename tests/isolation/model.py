@@ -28,10 +28,15 @@ def please(name: str, /, **arguments: object) -> str:
 
 
 class LeakyModel:
-    """See the module. `on_text` is awaited between the text of an answer and its end: while people see it grow."""
+    """See the module.
 
-    def __init__(self, on_text: Callable[[], Awaitable[None]]) -> None:
+    `on_text` is awaited between the text of an answer and its end: while people see it grow. With `is_discreet` it repeats nothing
+    of its system prompt, so that what stands there alone can be told from what was said.
+    """
+
+    def __init__(self, on_text: Callable[[], Awaitable[None]], is_discreet: Callable[[], bool] = lambda: False) -> None:
         self._on_text = on_text
+        self._is_discreet = is_discreet
         self._numbers = count(1)
         self._secrets = 0
 
@@ -49,7 +54,8 @@ class LeakyModel:
         """See `Model.stream`."""
         await asyncio.sleep(0)
         usage = Usage(len(request.as_bytes()) // 4, 10)
-        shown = sorted(set(CANARY.findall(f"{request.system} {request.messages!r}")))[-REPEATED:]
+        said = "" if self._is_discreet() else request.system
+        shown = sorted(set(CANARY.findall(f"{said} {request.messages!r}")))[-REPEATED:]
         if is_summary(request):
             ids = [int(number) for number in re.findall(r"^#(\d+) ", str(request.messages[0]["content"]), re.MULTILINE)]
             state = {"summary": f"{' '.join(shown)} #{ids[-1]}", "next_steps": shown[:3], "source_ids": ids[-1:]}

@@ -45,25 +45,32 @@ class Oracle:
 
     Attributes:
         places: all chats and threads, by session.
-        present: by session, what was written there and what got there for a good reason.
+        present: by session, what was written there and what got there for a good reason: what its tape may hold.
+        shown: by session, what its model was shown and may therefore repeat, such as memory in the prompt.
         said: by session, what people and the bot said there in messages: what a grant covers.
+        repeated: by session, what the bot said there.
         kept: by account, what its person keeps as own memory.
         shared: what everybody who may speak shares.
         linked: the accounts of each person who has several; the first one keeps what is new.
-        jobs: what is in jobs, which owners see in their direct chats.
+        jobs: what is in jobs and on cards, which owners see in their direct chats.
         readings: which session (first) may be read from which other one.
+        audits: who may look at which session on the trace page.
         secrets: by session, what its sub-tasks made up and its people or model have read on the tape since.
     """
 
     places: dict[str, Place]
     present: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    shown: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     said: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    repeated: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     kept: defaultdict[Account, set[str]] = field(default_factory=lambda: defaultdict(set))
     shared: set[str] = field(default_factory=set)
     jobs: set[str] = field(default_factory=set)
     linked: list[tuple[Account, ...]] = field(default_factory=list)
     readings: set[tuple[str, str]] = field(default_factory=set)
+    audits: set[tuple[str, str]] = field(default_factory=set)
     secrets: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _guests: set[str] = field(default_factory=set)
 
     def visible(self, session: str, *, elsewhere: bool = False) -> set[str]:
         """Return what may be shown in a session now; `elsewhere`: for an answer that goes to another chat."""
@@ -74,9 +81,17 @@ class Oracle:
             sources.append(place.chat_session)  # whoever reads a thread can read its chat
         for source in sources:
             seen |= self.said[source]
+        if not elsewhere:
+            seen |= self.shown[session]
         if place.person is not None and not elsewhere:
             seen |= self.own_memory((place.channel, place.person))
         return seen | self.jobs if place.is_owner else seen
+
+    def audited(self, person: str) -> set[str]:
+        """Return what somebody may see on the trace page: the tapes that were granted, or all that there is."""
+        if any(place.is_owner and place.session == person for place in self.places.values()):
+            return set().union(*self.present.values(), self.shared, self.jobs, *self.kept.values())
+        return set().union(*(self.present[session] for auditor, session in self.audits if auditor == person))
 
     def person(self, account: Account) -> tuple[Account, ...]:
         """Return all accounts of a person."""
@@ -95,6 +110,20 @@ class Oracle:
             self.kept[self.person((place.channel, place.person))[0]] |= canaries(text)
         elif scope == "workspace" and place.is_owner:
             self.shared |= canaries(text)
+
+    def admit(self, channel: str, person: str) -> None:
+        """Somebody may speak from now on, who perhaps was a stranger."""
+        place = Place(channel, person, person=person)
+        if place.session not in self.places:
+            self.places[place.session] = place
+            self._guests.add(place.session)
+
+    def send_away(self, channel: str, person: str) -> None:
+        """Somebody is a stranger again, whom nothing but an owner's yes let in."""
+        session = f"{channel}:{person}"
+        if session in self._guests:
+            self._guests.discard(session)
+            del self.places[session]
 
     def link(self, first: Account, second: Account) -> None:
         """Two accounts belong to one person from now on."""

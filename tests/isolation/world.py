@@ -1,21 +1,27 @@
 """A real bot in its home, with every chat of a few people, whose words are watched wherever they appear.
 
 The daemon, its features and its SQLite file are real; the platforms and the model are in this process. A feature of its own
-watches requests and results of tools, as packages may; the platforms watch what people read, live previews included.
+watches requests and results of tools, as packages may; the platforms watch what people read, live previews included. So are
+watched: what a receiver of traces is sent, the log, and the trace page.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from random import Random
+from subprocess import CompletedProcess
 from typing import Any
 from unittest.mock import patch
+
+from pydantic import SecretStr
 
 from bubbot.app import bot as bot_module
 from bubbot.app.bot import PortWrappers
@@ -24,13 +30,32 @@ from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.installed import load_features
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import dump_args
+from bubbot.errors import FetchFailed
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.files.settings import FileSettings
+from bubbot.features.otel import exporter
+from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.gateway import live
 from bubbot.home import Home
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
-from bubbot.ports.channel import Inbound, MessagePart, Outbound, Preview, Receipt, Receive, Sender, TextStreamed
+from bubbot.ports.channel import (
+    Attachment,
+    ButtonPress,
+    ChannelEvent,
+    ChatMigration,
+    Deletion,
+    Edit,
+    Inbound,
+    MessagePart,
+    Outbound,
+    Preview,
+    Quote,
+    Receipt,
+    Receive,
+    Sender,
+    TextStreamed,
+)
 from bubbot.ports.model import ModelReply
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings
@@ -38,12 +63,17 @@ from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tool import Toolbox, ToolOutput
+from tests.approving import acting_tools
 from tests.e2e import inside
 from tests.isolation.model import LeakyModel
 from tests.isolation.oracle import SECRET, Account, Oracle, Place, canaries
+from tests.isolation.watch import LogReader, SpanReceiver, TraceVisitor
 from tests.made_settings import make_settings
 from tests.summarising import is_summary
 
+IMPORTED = "tg:30"
+"""The chat whose tape came from another bot."""
+DATE = "2026-11-21T20:21:00+00:00"
 WAIT = 20.0
 GUEST = ("tg", "9")
 """May speak in the open group alone."""
@@ -51,18 +81,21 @@ STRANGER = ("dc", "99")
 PLACES = (
     Place("tg", "1", person="1", is_owner=True), Place("dc", "11", person="11", is_owner=True), Place("tg", "5", person="5"), Place("dc", "15", person="15"),
     Place("tg", "7", person="7"), Place("tg", "5", "3", person="5"), Place("tg", "-8"), Place("tg", "-8", "2"), Place("dc", "-9"),
-    Place("dc", "-9", "4"),
+    Place("dc", "-9", "4"), Place("tg", "30", person="30"), Place("tg", "1", "6", person="1", is_owner=True),
 )  # fmt: skip
 SPEAKERS: Mapping[str, Sequence[str]] = {
     "tg:-8": ("1", "5", "7", "9"), "tg:-8:2": ("5", "7", "9"), "dc:-9": ("11", "15"), "dc:-9:4": ("11", "15"),
 }  # fmt: skip
 """Who writes in a group."""
+BOT_KEY = "sk-zqkey7f3a9d1c5b8e"
+"""The key of the bot's provider: nobody is shown it."""
 SETTINGS = make_settings(
     FileSettings(enabled=True),
-    model=ModelSettings(name="scripted"),
+    OtelSettings(endpoint="http://127.0.0.1:9"),
+    model=ModelSettings(name="scripted", api_key=SecretStr(BOT_KEY)),
     channels={
         "tg": {
-            "kind": "kept", "owners": ["1"], "members": ["5", "7"], "groups": ["-8"], "respond_to_all": ["-8"],
+            "kind": "kept", "owners": ["1"], "members": ["5", "7", "30"], "groups": ["-8"], "respond_to_all": ["-8"],
             "record_only": ["-8"], "debounce": 0, "messages_per_minute": 0, "messages_per_hour": 0,
         },
         "dc": {
@@ -71,6 +104,8 @@ SETTINGS = make_settings(
         },
     },
 )  # fmt: skip
+OF_NUMBERS = ("bubbot/budget", "bubbot/otel", "bubbot/models")
+"""Tapes without words of people, as no checkpoint has any."""
 READS_OWN_TAPE = ("tape.read", "tape.around", "tape.search", "session.context", "session.why", "tape.graph")
 """The tools that open what a sub-task left on the tape."""
 
@@ -95,13 +130,25 @@ class WatchedChannel:
         text = [MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
         return text if outbound.text or not files else files
 
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """Return what was uploaded, if it is not too long."""
+        data = self._world.files[attachment.reference].encode()
+        if len(data) > limit:
+            raise FetchFailed(f"it has more than {limit} bytes")
+        return data
+
     async def send(self, part: MessagePart) -> Receipt:
         """Show it."""
-        text = part.text
+        text, message = part.text, f"p{next(self._numbers)}"
+        if part.buttons is not None:
+            place = Place(self.name, part.chat, part.thread)
+            buttons = [part.buttons.button_id(number) for number in range(len(part.buttons.buttons))]
+            self._world.buttons.append((place.session, message, buttons))
+            text += " ".join(["", *(f"[{button.label}]" for button in part.buttons.buttons)])
         if part.file is not None:
             text = part.file.text or (await self._world.read_blob(self.name, part.file.digest)).decode(errors="replace")
         self._world.show(self.name, part, text)
-        return Receipt(f"p{next(self._numbers)}")
+        return Receipt(message)
 
     async def edit(self, message: str, part: MessagePart) -> None:
         """Show the text so far."""
@@ -117,6 +164,8 @@ class PreviewedChannel(WatchedChannel):
         """Show it."""
         self._world.seen["preview"] += isinstance(event, TextStreamed)
         self._world.look("preview", session, str(event))
+        if self._world.seen["preview"] % 50 == 49:  # as an error of a library, with the address that it called
+            raise ConnectionError(f"POST https://example.org/bot{BOT_KEY}/edit")
 
 
 @dataclass
@@ -133,6 +182,12 @@ class World:
         edited: set when a live answer grew.
         read: by session, what its people have read since somebody wrote there.
         turns: messages that people have written.
+        files: what was uploaded, by the platform's reference.
+        buttons: those below messages of the bot: the session, the message and the ids.
+        written: by session, the ids of the messages that people wrote there.
+        words: by message, its canaries.
+        moved: the newest name of each group whose id was changed, by the first one.
+        visitor: looks at the trace page.
     """
 
     home: Path
@@ -144,6 +199,14 @@ class World:
     edited: asyncio.Event = field(init=False)
     turns: int = 0
     read: dict[str, list[str]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    buttons: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    written: dict[str, list[str]] = field(default_factory=dict)
+    words: dict[str, set[str]] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
+    visitor: TraceVisitor = field(init=False)
+    _spans: SpanReceiver = field(default_factory=SpanReceiver)
+    _log: LogReader = field(default_factory=lambda: LogReader(SETTINGS.secrets()))
     _numbers: count[int] = field(default_factory=lambda: count(1))
     _canaries: count[int] = field(default_factory=lambda: count(1))
 
@@ -160,43 +223,128 @@ class World:
 
         watching = FeatureFactory("watching", lambda _kernel, _settings: self._feature())
         self.edited = asyncio.Event()
-        wrappers = PortWrappers(model=lambda _: LeakyModel(self._wait_for_edit))
+        home, tools = Home(self.home), acting_tools(lambda name, _: self.seen.update([f"done {name}"]))[:1]
+        wrappers = PortWrappers(model=lambda _: LeakyModel(self._wait_for_edit, self._is_discreet), tools=tools)
         with (
+            self._spans.receive(),
+            self._log.read(),
+            patch.object(exporter, "GATHER_SECONDS", 0.02),
             patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: channels[name]),
             patch.object(bot_module, "build_session_deps", capture),
             patch.object(bot_module, "load_features", lambda: replace(load_features(), factories=(watching,))),
             patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 0.0),
         ):
-            async with open_daemon(SETTINGS, Home(self.home), wrappers=wrappers) as self.daemon:
-                await self.daemon.bot.recover_all()
+            async with AsyncExitStack() as stack:
+                self.daemon = await stack.enter_async_context(open_daemon(SETTINGS, home, wrappers=wrappers))
+                bot = self.daemon.bot
+                visitor = TraceVisitor.open(SETTINGS, home, bot, self.daemon.access, Random(self.turns))
+                self.visitor = await stack.enter_async_context(visitor)
+                otel = next(feature for feature in bot.features.lasting if feature.name == "otel")
+                work = [asyncio.ensure_future(run()) for run in otel.background.values()]
+                for task in work:
+                    stack.callback(task.cancel)
+                await bot.recover_all()
                 await self.quiet()
                 yield
                 await self.quiet()
+                self.look_outside()
 
     def canary(self) -> str:
         """Return a new word."""
         return f"zq{next(self._canaries):05}x"
 
-    async def post(self, place: Place, text: str, sender: str = "", *, addressed: bool = True) -> None:
+    async def post(
+        self,
+        place: Place,
+        text: str,
+        sender: str = "",
+        *,
+        addressed: bool = True,
+        quote: Quote | None = None,
+        attachments: tuple[Attachment, ...] = (),
+        is_forwarded: bool = False,
+    ) -> None:
         """Let somebody write; returns once the message is durable, or refused."""
         oracle, who = self.oracle, sender or place.person or ""
         oracle.present[place.session] |= canaries(text)
         if not text.startswith(","):
             oracle.said[place.session] |= canaries(text)
+        self.write(place.session, f"{quote} {attachments} {[self.files[each.reference] for each in attachments]}")
         number = self.turns = self.turns + 1
+        self.written.setdefault(place.session, []).append(f"m{number}")
+        self.words[f"m{number}"] = canaries(text)
         inbound = Inbound(
-            place.channel, f"m{number}", place.chat, Sender(who, f"Person {who}"), text, timestamp(datetime.now(UTC)),
+            place.channel, f"m{number}", self.chat_of(place), Sender(who, f"Person {who}"), text, timestamp(datetime.now(UTC)),
             thread=place.thread, message=f"m{number}", direct=place.person is not None,
-            addressed=addressed or place.person is not None,
+            addressed=addressed or place.person is not None, quote=quote, attachments=attachments,
+            provenance="world" if is_forwarded else "own",
         )  # fmt: skip
-        await self.daemon.bot.channel_runtimes[place.channel].gate.receive(inbound)
+        await self.receive(inbound)
 
-    async def say(self, place: Place, text: str, sender: str = "", *, addressed: bool = True) -> str:
-        """Let somebody write, and return the answer once all is quiet; empty if there is none."""
+    async def receive(self, event: ChannelEvent) -> None:
+        """Let a platform report something; returns once it is durable, or refused."""
+        await self.daemon.bot.channel_runtimes[event.channel].gate.receive(event)
+
+    async def edit(self, place: Place, message: str, text: str, sender: str) -> None:
+        """Let somebody change a message."""
+        self.write(place.session, text)
+        who, when = Sender(sender, f"Person {sender}"), timestamp(datetime.now(UTC))
+        key = f"e{next(self._numbers)}"
+        await self.receive(Edit(place.channel, key, self.chat_of(place), message, who, text, when, place.thread))
+        await self.quiet()
+
+    async def delete(self, place: Place, message: str) -> None:
+        """Let somebody delete a message: what was said in it alone is said no more."""
+        self.seen["deleted"] += 1
+        key, when = f"d{next(self._numbers)}", timestamp(datetime.now(UTC))
+        await self.receive(Deletion(place.channel, key, self.chat_of(place), message, when, place.thread))
+        await self.quiet()
+        self.oracle.said[place.session] -= self.words[message] - self.oracle.repeated[place.session]
+
+    async def press(self, place: Place, message: str, button: str, sender: str) -> None:
+        """Let somebody press a button, which may stand below a message of another chat."""
+        who, when = Sender(sender, f"Person {sender}"), timestamp(datetime.now(UTC))
+        key, is_direct = f"b{next(self._numbers)}", place.person is not None
+        await self.receive(
+            ButtonPress(
+                place.channel, key, self.chat_of(place), message, who, button, when, place.thread, direct=is_direct
+            )
+        )
+        await self.quiet()
+
+    async def move(self, place: Place, to: str) -> None:
+        """The platform gives a group another id."""
+        self.moved[place.chat_session] = f"{place.channel}:{to}"
+        self.seen["moved"] += 1
+        key = f"v{next(self._numbers)}"
+        await self.receive(ChatMigration(place.channel, key, place.chat, to, timestamp(datetime.now(UTC))))
+
+    def chat_of(self, place: Place) -> str:
+        """Return the id of a chat on its platform now."""
+        return self.moved.get(place.chat_session, place.chat_session).partition(":")[2]
+
+    def newest_name(self, session: str) -> str:
+        """Return the session as its platform names it now."""
+        old = next((old for old in self.moved if f"{session}:".startswith(f"{old}:")), "")
+        return self.moved[old] + session.removeprefix(old) if old else session
+
+    def first_name(self, session: str) -> str:
+        """Return the session as it was named first."""
+        old, new = next((pair for pair in self.moved.items() if f"{session}:".startswith(f"{pair[1]}:")), ("", ""))
+        return old + session.removeprefix(new) if old else session
+
+    def write(self, session: str, text: str) -> None:
+        """Note what somebody said in a session, by any way on which words come in."""
+        self.oracle.present[session] |= canaries(text)
+        self.oracle.said[session] |= canaries(text)
+
+    async def say(self, place: Place, text: str, sender: str = "", **more: Any) -> str:
+        """Let somebody write, and return the answer once all is quiet; empty if there is none. `more`: see `post`."""
         read = self.read[place.session] = []
         async with asyncio.timeout(WAIT):
-            await self.post(place, text, sender, addressed=addressed)
+            await self.post(place, text, sender, **more)
             await self.quiet()
+        self.look_outside()
         return "\n".join(read)
 
     async def quiet(self) -> None:
@@ -220,7 +368,7 @@ class World:
 
     def show(self, channel: str, part: MessagePart, text: str) -> None:
         """Note what the people of a chat read."""
-        session = ":".join(piece for piece in (channel, part.chat, part.thread) if piece)
+        session = self.first_name(":".join(piece for piece in (channel, part.chat, part.thread) if piece))
         self.seen["sent"] += 1
         if session in self.oracle.places:
             self.read.setdefault(session, []).append(text)
@@ -237,12 +385,28 @@ class World:
         found = canaries(text)
         visible = self.oracle.visible(session, elsewhere=elsewhere)
         self.leaks += [f"{where} in {session}: {word}" for word in sorted(found - visible)]
-        self.oracle.present[session] |= found & visible
+        self.leaks += [f"{where} in {session}: the key of the bot"] if BOT_KEY in text else []
+        (self.oracle.shown if where == "request" else self.oracle.present)[session] |= found & visible
 
     def look_for_secrets(self, where: str, session: str, text: str) -> None:
         """Check that what only a sub-task knows is not shown."""
         found = set(SECRET.findall(text)) - self.oracle.secrets[session]
         self.leaks += [f"{where} in {session}: {word}, of a sub-task" for word in sorted(found)]
+
+    def look_outside(self) -> None:
+        """Look at what leaves the bot for others than people: nothing that anybody wrote is there."""
+        for where, text in (("spans", self._spans.take()), ("log", self._log.take())):
+            self.seen[where] += bool(text)
+            self.leaks += [f"{where}: {word}" for word in sorted(canaries(text))]
+            self.leaks += [f"{where}: the key of the bot"] if BOT_KEY in text else []
+
+    async def visit(self, person: str, pages: int = 24) -> None:
+        """Let somebody look at the trace page."""
+        visible = self.oracle.audited(person)
+        for path, text in await self.visitor.look(person, pages):
+            self.seen["page"] += 1
+            self.seen["audited page"] += bool(canaries(text))
+            self.leaks += [f"page {path} for {person}: {word}" for word in sorted(canaries(text) - visible)]
 
     async def _wait_for_edit(self) -> None:
         """Let a live answer grow before its end, every now and then."""
@@ -251,6 +415,10 @@ class World:
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.03):
                     await self.edited.wait()
+
+    def _is_discreet(self) -> bool:
+        """Return true for most answers."""
+        return next(self._numbers) % 20 > 0
 
     def _feature(self) -> Feature:
         return Feature(name="watching", around_model=(self._watch_model,), around_tool=(self._watch_tool,))
@@ -269,8 +437,11 @@ class World:
         if not turn.is_subtask:
             self.look_for_secrets("request", session, text)
         reply = await call_next(call)
+        self.oracle.jobs |= canaries([call.arguments for call in reply.calls if call.name == "post_send"])
+        self.look("reply", session, f"{reply.text} {reply.calls}", elsewhere=turn.replies_elsewhere)
         if is_answering and not reply.calls:
             self.oracle.said[session] |= canaries(reply.text) & self.oracle.present[session]
+            self.oracle.repeated[session] |= canaries(reply.text)
             if turn.replies_elsewhere:
                 self._send_elsewhere(turn.cause, session, reply.text)
         return reply
@@ -296,6 +467,8 @@ class World:
         if name == "chat.read":
             self.seen["granted"] += bool(canaries(text))
         self.look(name, session, text, elsewhere=turn.replies_elsewhere)
+        if name == "session.usage" and not self.oracle.places[session].is_owner and "Person " in text:
+            self.leaks.append(f"who uses the bot elsewhere, in {session}")
         if name in READS_OWN_TAPE and not turn.is_subtask:
             self.oracle.secrets[session] |= set(SECRET.findall(text))
         elif not turn.is_subtask:
@@ -309,11 +482,21 @@ class World:
             if not place.is_owner:
                 self.leaks.append(f"{name} in {turn.session}")
             change = oracle.readings.add if name == "grant.add" else oracle.readings.discard
-            change((args["source"], args["reader"]))
+            change((self.first_name(args["source"]), self.first_name(args["reader"])))
+        elif name in ("audit.add", "audit.revoke"):
+            if not place.is_owner:
+                self.leaks.append(f"{name} in {turn.session}")
+            change = oracle.audits.add if name == "audit.add" else oracle.audits.discard
+            change((args["auditor"], self.first_name(args["session"])))
+        elif name == "access.grant":
+            oracle.admit(args["channel"] or place.channel, args["id"])
         elif name == "access.unlink":
             oracle.unlink((place.channel, turn.sender.id))
         elif name == "access.revoke":  # ends the links of the account, too
-            oracle.unlink((args["channel"] or place.channel, args["id"]))
+            account = (args["channel"] or place.channel, args["id"])
+            oracle.unlink(account)
+            oracle.send_away(*account)
+            oracle.audits = {audit for audit in oracle.audits if audit[0] != ":".join(account)}
 
     def _edit_elsewhere(self, session: str, args: Mapping[str, object]) -> None:
         """What an owner writes into the job of another chat is there for that chat."""
@@ -344,6 +527,28 @@ class World:
             (entries,) = await store.fetch([TapeQuery(session_tape(workspace, session))])
             found = canaries([(entry.payload, entry.meta) for entry in entries])
             self.leaks += [f"tape of {session}: {word}" for word in sorted(found - self.oracle.present[session])]
+        for tape in await store.tapes():
+            if tape.name.startswith("bubbot/"):
+                (entries,) = await store.fetch([TapeQuery(tape.name)])
+                sums = [
+                    entry for entry in entries if tape.name in OF_NUMBERS or str(entry.name).endswith("/checkpoint")
+                ]
+                found = canaries([(entry.payload, entry.meta) for entry in sums])
+                self.leaks += [f"{tape.name}: {word}" for word in sorted(found)]
+
+    def import_tape(self, session: str) -> None:
+        """Read the tape of another bot for a session, while no bot runs."""
+        path = self.home.parent / f"{session.replace(':', '_')}.jsonl"
+        words = [self.canary() for _ in range(6)]
+        self.write(session, " ".join(words))
+        entries = [
+            {"id": number, "kind": "message", "payload": {"role": role, "content": f"About kwall: {word}"}, "meta": {}, "date": DATE}
+            for number, (word, role) in enumerate(zip(words, ("user", "assistant") * 3, strict=True), 1)
+        ]  # fmt: skip
+        path.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+        done = inside.run(self.home, "tape", "import", str(path), "--session", session)
+        assert done.returncode == 0, done.stderr.decode()
+        self._look_at_command("tape import", done, set())
 
     def export(self) -> None:
         """Look at everything that the shell writes of one chat or of one person."""
@@ -355,12 +560,22 @@ class World:
         for account in {account_of(place) for place in PLACES if place.person is not None}:
             self._export(oracle.own_memory(account), "memory", "export", "--user", ":".join(account))
         self._export(oracle.shared, "memory", "export", "--workspace")
+        self._export(oracle.jobs, "schedule", "list")
+        for command in (("access", "history"), ("usage",)):
+            self._export(set(), *command)
+
+    def export_system(self) -> None:
+        """Try to export what is about more than one chat."""
+        for tape in ("bubbot/memory/workspace", "bubbot/outbox/tg", "bubbot/inbox/tg", "bubbot/schedule"):
+            self._export(set(), "tape", "export", tape)
 
     def _export(self, allowed: set[str], *command: str) -> None:
-        done = inside.run(self.home, *command)
+        self._look_at_command(" ".join(command), inside.run(self.home, *command), allowed)
+
+    def _look_at_command(self, command: str, done: CompletedProcess[bytes], allowed: set[str]) -> None:
         found = canaries(done.stdout.decode() + done.stderr.decode())
         self.seen["export"] += bool(found)
-        self.leaks += [f"{' '.join(command)}: {word}" for word in sorted(found - allowed)]
+        self.leaks += [f"{command}: {word}" for word in sorted(found - allowed)]
 
 
 def account_of(place: Place) -> Account:

@@ -1,0 +1,229 @@
+"""What keeps words where they belong, and how to take each of it away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import pytest
+
+from bubbot.app.reading import session_reader
+from bubbot.command import Caller
+from bubbot.errors import EntryNotFound
+from bubbot.feature import ReadSession
+from bubbot.features.access.links import AccountLinks
+from bubbot.features.access.service import AccessService
+from bubbot.features.access.state import AccessState
+from bubbot.features.files import roots as files
+from bubbot.features.memory import memories, shared_zone
+from bubbot.features.memory.scopes import user_tape
+from bubbot.features.otel.content import Exposure
+from bubbot.features.schedule.state import ScheduleState
+from bubbot.features.search.view import SearchView
+from bubbot.features.strategies import recall, retrieval
+from bubbot.features.topics import reading
+from bubbot.features.topics.commands import require_session
+from bubbot.features.trace import pages, request
+from bubbot.features.trace.tokens import TraceTokens
+from bubbot.gateway.admission import AdmissionPolicy, Respond
+from bubbot.log import Redactor
+from bubbot.ports.channel import Role
+from bubbot.ports.turn import Turn
+from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.corrections import Corrections
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import TapeQuery
+from tests.isolation.boundaries import ShowsAllFacts, ShowsAllSessions, ShowsAllTapes, TrustsSubjects, weaken
+
+Removal: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+
+
+def replaced(target: object, name: str, by: object) -> Removal:
+    """Take away a guard that is one function."""
+    return lambda patch: patch.setattr(target, name, by)
+
+
+def _agree(*_: object) -> bool:
+    return True
+
+
+async def _change_nothing(*_: object) -> None:
+    """In place of taking something back."""
+
+
+# Other chats
+
+
+def _read_from_threads(patch: pytest.MonkeyPatch) -> None:
+    """Let a thread read every chat, and not only its own."""
+
+    def build_reader(open_tape: Any, may_read: Callable[[str, str], bool], *rest: Any) -> ReadSession:
+        of_chats, of_threads = session_reader(open_tape, may_read, *rest), session_reader(open_tape, _agree, *rest)
+
+        async def read(turn: Turn, source: str) -> TapeHandle:
+            is_thread = bool(turn.inbounds and turn.inbounds[0].inbound.thread)
+            return await (of_threads if is_thread else of_chats)(turn, source)
+
+        return read
+
+    patch.setattr("bubbot.app.bot.session_reader", build_reader)
+
+
+def _trust_bindings(patch: pytest.MonkeyPatch) -> None:
+    """Let whoever has bound a topic to a chat read there."""
+    bound = set[tuple[str, str]]()
+
+    async def require_nothing(turn: Turn, source: str, read_session: ReadSession) -> Any:
+        if not turn.inbounds[0].inbound.text.startswith(",topic"):  # `chat.read` opens what was bound
+            return await require_session(turn, source, read_session)
+        bound.add((turn.session, source))
+        return SimpleNamespace(session=source)
+
+    patch.setattr("bubbot.features.topics.commands.require_session", require_nothing)
+
+    def build_reader(open_tape: Any, may_read: Callable[[str, str], bool], *rest: Any) -> ReadSession:
+        return session_reader(
+            open_tape, lambda reader, source: (reader, source) in bound or may_read(reader, source), *rest
+        )
+
+    patch.setattr("bubbot.app.bot.session_reader", build_reader)
+
+
+def _read_deleted(patch: pytest.MonkeyPatch) -> None:
+    """Let others read what was deleted."""
+
+    def find(entries: Sequence[TapeEntry]) -> Corrections:
+        return replace(Corrections.of(entries), hidden=frozenset())
+
+    patch.setattr(reading, "Corrections", SimpleNamespace(of=find))
+
+
+# Memory
+
+_choose_zones = vars(memories)["choose_zones"]
+
+
+def _choose(**facts: Any) -> Removal:
+    """Let the rule about memory see other facts."""
+    return replaced(memories, "choose_zones", lambda real, enabled: _choose_zones(replace(real, **facts), enabled))
+
+
+async def _link_everybody(*_: object) -> tuple[tuple[str, str], ...]:
+    return (("tg", "1"), ("tg", "5"), ("tg", "7"), ("dc", "11"), ("dc", "15"))
+
+
+async def _unlink_nothing(*_: object) -> tuple[tuple[str, str], ...]:
+    return (("tg", "9"),)
+
+
+# One tape
+
+
+def _read_elsewhere(patch: pytest.MonkeyPatch, target: object) -> None:
+    """Let queries of a module go to another tape than the one that was named."""
+    tapes: list[str] = []
+
+    def query(tape: str, *part: Any, **options: Any) -> TapeQuery:
+        tapes.append(tape)
+        return TapeQuery(next((other for other in tapes if other != tape), tape), *part, **options)
+
+    patch.setattr(target, "TapeQuery", query)
+
+
+def _search_elsewhere(patch: pytest.MonkeyPatch) -> None:
+    """Search the tape on which the chat before searched."""
+    tapes, steps = list[str](), SearchView.steps
+
+    def search(view: SearchView, tape: str) -> Generator[Any, Any, Any]:
+        tapes.append(tape)
+        return (yield from steps(view, next((other for other in reversed(tapes) if other != tape), tape)))
+
+    patch.setattr(SearchView, "steps", search)
+
+
+def _recall_subtasks(patch: pytest.MonkeyPatch) -> None:
+    for module in (retrieval, recall):
+        patch.setattr(
+            module, "is_evidence", lambda entry: not entry.erased and bool(retrieval.evidence_text(entry).strip())
+        )
+
+
+def _open_blobs_of_others(patch: pytest.MonkeyPatch) -> None:
+    """Find a blob by its digest alone."""
+    get_blob = SqliteStore.get_blob
+
+    async def get(store: SqliteStore, tape: str, digest: str) -> bytes:
+        for name in (tape, *(each.name for each in await store.tapes())):
+            try:
+                return await get_blob(store, name, digest)
+            except EntryNotFound:
+                continue
+        raise EntryNotFound(digest)
+
+    patch.setattr(SqliteStore, "get_blob", get)
+
+
+# Powers
+
+
+def _give_power(patch: pytest.MonkeyPatch) -> None:
+    """Let everybody's commands show what only an owner in a direct chat is shown."""
+    of_turn = Caller.of_turn
+
+    def make(turn: Turn, *, has_confirmed: bool = False) -> Caller:
+        return replace(of_turn(turn, has_confirmed=has_confirmed), has_power=True)
+
+    patch.setattr(Caller, "of_turn", make)
+
+
+def _own_power_in_groups(patch: pytest.MonkeyPatch) -> None:
+    """Let an owner use the powers over other chats in groups, too."""
+    power = property(lambda turn: turn.role.at_least(Role.OWNER))
+    patch.setattr(Turn, "has_power_over_other_chats", power)
+
+
+def _ignore_roles(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Role, "at_least", _agree)
+
+
+GUARDS: Mapping[str, Removal] = {
+    "the grant": replaced(AccessService, "may_read", _agree),
+    "taking a grant back": replaced(AccessService, "revoke_reading", _change_nothing),
+    "the chat of a thread": _read_from_threads,
+    "the binding of a topic": _trust_bindings,
+    "what was deleted": _read_deleted,
+    "own memory in groups": _choose(is_direct=True),
+    "own memory elsewhere": _choose(replies_elsewhere=False),
+    "who writes for everybody": _choose(role=Role.OWNER),
+    "whose memory it is": replaced(shared_zone, "user_tape", lambda _: user_tape(("tg", "1"))),
+    "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody),
+    "taking a link back": replaced(AccessService, "unlink", _unlink_nothing),
+    "the workspace of a chat": replaced(files, "workspace_folder", lambda home, _: home / "sessions"),
+    "the tape of evidence": lambda patch: _read_elsewhere(patch, retrieval),
+    "the tape of a search": _search_elsewhere,
+    "sub-tasks in evidence": _recall_subtasks,
+    "sub-tasks for others": replaced(TapeEntry, "is_shown_to", _agree),
+    "the tape of a blob": _open_blobs_of_others,
+    "an owner's power": _give_power,
+    "an owner's power in groups": _own_power_in_groups,
+    "the jobs of a chat": replaced(ScheduleState, "jobs_of", lambda state, _: list(state.jobs.values())),
+    "roles": _ignore_roles,
+    "who may speak": replaced(AdmissionPolicy, "decide", lambda *_: Respond(Role.MEMBER)),
+    "the content of spans": replaced(Exposure, "has_content", property(_agree)),
+    "which tapes a shell exports": lambda patch: patch.setattr(
+        "bubbot.cli.tape.files.require_user_tape", lambda *_: None
+    ),
+    "secrets in the log": replaced(Redactor, "__call__", lambda _, text: text),
+    "the tapes of an auditor": weaken(ShowsAllTapes),
+    "the sessions of an auditor": weaken(ShowsAllSessions),
+    "the facts of an auditor": weaken(ShowsAllFacts),
+    "the subjects of an auditor": weaken(TrustsSubjects),
+    "whose memory stands in a prompt": replaced(request, "may_see_system", _agree),
+    "which blobs are prompts": replaced(pages, "may_open_blobs", _agree),
+    "which sessions are audited": replaced(AccessState, "audited_sessions", lambda *_: frozenset({"tg:1", "tg:5"})),
+    "taking an audit back": replaced(AccessService, "revoke_audit", _change_nothing),
+    "whose token it is": replaced(TraceTokens, "read", lambda *_: SimpleNamespace(person="tg:1", seconds=60)),
+}

@@ -1,0 +1,45 @@
+"""The privacy law: nobody is shown what was said or kept elsewhere, whatever people do; with any guard removed, somebody is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.isolation.acts import LEFT_OUT
+from tests.isolation.guards import GUARDS
+from tests.isolation.run import run
+
+pytestmark = pytest.mark.law("P1")
+TURNS = 500
+LOOKED_AT = (
+    "request", "sub-task", "sent", "preview", "edit", "evidence", "own memory", "summary", "secret", "linked", "revoked", "granted",
+    "job elsewhere", "page", "audited page", "spans", "log", "export", "chat.read", "tape.search", "tape.read", "memory.recall",
+    "memory.why", "session.why", "session.context", "tape.graph", "topic.open", "tape.handoff", "schedule.list", "approval.list",
+    "audit.revoke", "session.explain", "session.usage",
+)  # fmt: skip
+"""What a run has to have watched, so that none of it passes because nothing was looked at."""
+SEEDS = {"sub-tasks in evidence": 3}
+"""The seeds with which missing guards show early; 1 for all others."""
+
+
+@pytest.mark.timeout(180)
+def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
+    acts = run(tmp_path / "home", 61, TURNS)
+    assert acts.world.leaks == []
+    assert [name for name in LOOKED_AT if not acts.world.seen[name]] == []
+    assert acts.used == {tool.name for tool in acts.world.toolbox} - LEFT_OUT
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("seed", range(10))
+def test_nobody_is_shown_what_belongs_elsewhere_in_many_turns(tmp_path: Path, seed: int) -> None:
+    assert run(tmp_path / "home", seed, 1_000, everywhere=not seed).world.leaks == []
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("guard", GUARDS)
+def test_without_a_guard_somebody_sees_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
+    GUARDS[guard](monkeypatch)
+    assert run(tmp_path / "home", SEEDS.get(guard, 1), TURNS, stop_at_leak=True).world.leaks
