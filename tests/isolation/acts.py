@@ -304,9 +304,9 @@ class Acts:
             place, please("agent_run", task=f"go\n{INVENT}", tools=["agent.run"], mode="delta"), sender
         )
         owner, newest = place.person or OWNERS[place.channel], self.world.seen["secret"]
-        if self.chance.random() < 0.4:
+        if self.chance.random() < 0.2:
             await self.world.say(place, ",summary", owner)
-        elif self.chance.random() < 0.7:
+        else:
             await self.world.say(place, ",strategy retrieval", owner)
             await self.world.say(place, ",new", owner)
             await self.world.say(place, f"What of kw{90_000 + newest}?", sender)
@@ -450,6 +450,8 @@ class Acts:
 
     async def visit(self) -> None:
         """Somebody looks at the trace page."""
+        if not self.world.oracle.audits and self.chance.random() < 0.7:
+            await self.audit()
         auditors = [auditor for auditor, _ in sorted(self.world.oracle.audits)]
         await self.world.visit(self.chance.choice(auditors if auditors and self.chance.random() < 0.7 else AUDITORS))
 

@@ -202,8 +202,8 @@ GUARDS: Mapping[str, Removal] = {
     "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody),
     "taking a link back": replaced(AccessService, "unlink", _unlink_nothing),
     "the workspace of a chat": replaced(files, "workspace_folder", lambda home, _: home / "sessions"),
-    "the tape of evidence": lambda patch: _read_elsewhere(patch, retrieval),
     "the tape of a search": _search_elsewhere,
+    "the tape of evidence": lambda patch: _read_elsewhere(patch, retrieval),
     "sub-tasks in evidence": _recall_subtasks,
     "sub-tasks for others": replaced(TapeEntry, "is_shown_to", _agree),
     "the tape of a blob": _open_blobs_of_others,
@@ -216,8 +216,8 @@ GUARDS: Mapping[str, Removal] = {
     "which tapes a shell exports": lambda patch: patch.setattr(
         "bubbot.cli.tape.files.require_user_tape", lambda *_: None
     ),
-    "secrets in the log": replaced(Redactor, "__call__", lambda _, text: text),
     "the tapes of an auditor": weaken(ShowsAllTapes),
+    "secrets in the log": replaced(Redactor, "__call__", lambda _, text: text),
     "the sessions of an auditor": weaken(ShowsAllSessions),
     "the facts of an auditor": weaken(ShowsAllFacts),
     "the subjects of an auditor": weaken(TrustsSubjects),

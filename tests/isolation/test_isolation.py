@@ -19,8 +19,8 @@ LOOKED_AT = (
     "audit.revoke", "session.explain", "session.usage",
 )  # fmt: skip
 """What a run has to have watched, so that none of it passes because nothing was looked at."""
-GUARD_SEED = 1
-"""With any seed a missing guard shows; so that a test says the same each time, it is always this one."""
+SEEDS = {"sub-tasks in evidence": 3}
+"""The seeds with which missing guards show early; 1 for all others."""
 
 
 @pytest.mark.timeout(180)
@@ -42,4 +42,4 @@ def test_nobody_is_shown_what_belongs_elsewhere_in_many_turns(tmp_path: Path, se
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_somebody_sees_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
     GUARDS[guard](monkeypatch)
-    assert run(tmp_path / "home", GUARD_SEED, TURNS, stop_at_leak=True).world.leaks
+    assert run(tmp_path / "home", SEEDS.get(guard, 1), TURNS, stop_at_leak=True).world.leaks

@@ -131,7 +131,7 @@ class TraceVisitor:
                 text = str(error)
             seen.append((address, text))
             links += [link for link in map(unescape, LINK.findall(text)) if link.startswith("/session/")]
-            is_linked = links and self.chance.random() < 0.5  # the newest lead further
+            is_linked = links and self.chance.random() < 0.35  # the newest lead further
             guessed = self.chance.choice(own if self.chance.random() < 0.5 else tapes)
             address = self.chance.choice(links[-40:]) if is_linked else await self._guess(guessed)
         return seen

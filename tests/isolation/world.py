@@ -400,7 +400,7 @@ class World:
             self.leaks += [f"{where}: {word}" for word in sorted(canaries(text))]
             self.leaks += [f"{where}: the key of the bot"] if BOT_KEY in text else []
 
-    async def visit(self, person: str, pages: int = 14) -> None:
+    async def visit(self, person: str, pages: int = 24) -> None:
         """Let somebody look at the trace page."""
         visible = self.oracle.audited(person)
         for path, text in await self.visitor.look(person, pages):
