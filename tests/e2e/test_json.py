@@ -47,6 +47,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "tape archive": ("tape", "archive", "gone"),
     "tape import": ("tape", "import", "talk.jsonl", "--session", "copy", "--repair"),
     "memory show": ("memory", "show", "default"),
+    "memory why": ("memory", "why", "default"),
     "memory save": ("memory", "save", "default", "Likes 茶."),
     "memory forget": ("memory", "forget", "default", "茶"),
     "memory restore": ("memory", "restore", "default", "1"),
@@ -87,6 +88,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access export": ("access", "export", "stdin:0", "about-the-owner"),
     "access role": ("access", "role", "telegram", "42"),
     "access revoke": ("access", "revoke", "telegram", "42"),
+    "access forget": ("access", "forget", "telegram:42", "--yes"),
+    "access forgotten": ("access", "forgotten"),
     "model install": ("model", "install", "--dry-run"),
     "reload": ("reload",),
     "service status": ("service", "status"),
@@ -103,7 +106,8 @@ REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "a
 tests/unit/features/approvals/test_turns.py runs those with one."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",
-                "access readings", "access audits", "access history", "access consents", "model install", "service status"}  # fmt: skip
+                "access readings", "access audits", "access history", "access consents", "access forgotten",
+                "model install", "service status"}  # fmt: skip
 """They have a result in a home where no bot ever ran."""
 FORMATS = jsonschema.FormatChecker()
 

@@ -171,7 +171,7 @@ class TestReading:
 SAMPLES = {"handle": "0" * 64, "entry": "1", "version": "1", "days": "3", "limit": "5", "date": "2026-11-21",
            "start": "2026-11-21", "end": "2026-11-21", "kinds": "message", "confirm": "no", "zones": "yes",
            "source_ids": "1", "request": "no", "offset": "0", "how": "archive", "before": "7",
-           "at": "1", "last": "5", "parents": "1", "scope": "chat"}  # fmt: skip
+           "at": "1", "last": "5", "parents": "1", "scope": "chat", "copies": "keep"}  # fmt: skip
 
 
 def filled(form: str, *, optional: bool) -> str:
