@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, timedelta
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -425,6 +425,23 @@ class TestOtherChats:
             await bench.say(SECRET, chat="family")
             await grant(access)
             assert "4711" in await ask(bench)
+            await check_rebuilt(bench)
+
+    @pytest.mark.parametrize("selector", ["compact", "retrieval"])
+    async def test_what_a_cut_window_leaves_out_is_quoted_again(
+        self, bench_of: Callable[..., Any], access: AccessService, selector: str
+    ) -> None:
+        compose = ContextPolicy(selector, strategies=OWN_STRATEGIES)
+        model = Played(says("ok"), traits=ModelTraits(context_tokens=6_000))
+        async with bench_of(make_views(f"tape {FAMILY}", max_tokens=300), model, compose=compose) as bench:
+            await bench.say(SECRET, chat="family")
+            await grant(access)
+            shown = [("4711" in await ask(bench, f"{number} " + "word " * 200)) for number in range(24)]
+            assert shown[0]
+            assert 2 <= sum(shown) <= 8  # once in each stretch that is not cut
+            seen = ["4711" in json.dumps(request.messages) for request in bench.requests[1:]]
+            assert all(one or after for one, after in pairwise(seen))  # missing only in the request that cut it away
+            assert await bench.events("context/cut")
             await check_rebuilt(bench)
 
 
