@@ -32,6 +32,7 @@ from bubbot.arguments.fields import dump_args
 from bubbot.errors import FetchFailed
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.files.settings import FileSettings
+from bubbot.features.memory.settings import MemorySettings, MemoryViewSettings
 from bubbot.features.otel import exporter
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.schedule.timer import JobTimer
@@ -91,6 +92,14 @@ BOT_KEY = "sk-zqkey7f3a9d1c5b8e"
 SETTINGS = make_settings(
     FileSettings(enabled=True),
     OtelSettings(endpoint="http://127.0.0.1:9"),
+    MemorySettings(
+        view="all",
+        views={
+            "all": MemoryViewSettings(
+                nodes=["zone chat", "zone user", "zone workspace", "topic current", "tape tg:-8", "tape tg:5", "tape dc:15"]
+            )
+        },
+    ),
     model=ModelSettings(name="scripted", api_key=SecretStr(BOT_KEY)),
     channels={
         "tg": {
@@ -267,7 +276,7 @@ class World:
         """Let somebody write; returns once the message is durable, or refused."""
         oracle, who = self.oracle, sender or place.person or ""
         oracle.present[place.session] |= canaries(text)
-        if not text.startswith(","):
+        if not text.startswith(",") or text.startswith(",correct "):  # a correction is what its person says, too
             oracle.said[place.session] |= canaries(text)
         self.write(place.session, f"{quote} {attachments} {[self.files[each.reference] for each in attachments]}")
         number = self.turns = self.turns + 1
