@@ -19,7 +19,7 @@ LOOKED_AT = (
     "audit.revoke", "session.explain", "session.usage",
 )  # fmt: skip
 """What a run has to have watched, so that none of it passes because nothing was looked at."""
-SEEDS = {"sub-tasks in evidence": 3}
+SEEDS = {"sub-tasks in evidence": 3, "the binding of a topic": 4}
 """The seeds with which missing guards show early; 1 for all others."""
 
 

@@ -42,7 +42,8 @@ class ThreadElsewhere:
         tape: the name of the tape.
         session: the session.
         visits: the id ranges of the topic, ascending.
-        spans: what comes back of it: its newest handoff and its newest messages, as ascending id ranges.
+        spans: its newest messages, as ascending id ranges. Its handoffs stay there: they may sum up what else that chat was
+            shown, and a grant covers what was said.
         count: how many messages these are.
         parent: the anchor that took it up last, as a pair of the tape and its id; None if there is none.
     """
@@ -66,8 +67,7 @@ async def read_elsewhere(
     thread = await source.read(view)
     visits = await source.read(TopicVisitsView(view.name))
     count = sum(high - low + 1 for low, high in thread.recalls)
-    handed = [(thread.handed, thread.handed)] if thread.handed else []
-    spans = tuple((low, high) for low, high in union([*handed, *thread.recalls]) if high)
+    spans = tuple((low, high) for low, high in union(thread.recalls) if high)
     parent = None if thread.opened is None else (source.name, thread.opened.id)
     return ThreadElsewhere(source.name, source.session, visits or (), spans, count, parent)
 

@@ -44,7 +44,6 @@ class TopicThread(Struct, frozen=True):
         messages: their number, without those of a main line.
         last_date: of its newest message; empty if there is none.
         state: what the newest handoff in it says: phase, summary, next steps, and the ids of their sources.
-        handed: the anchor of that handoff; 0 for none.
         recalls: the ids of the messages that come back, as ranges.
         is_known: it was taken up before.
         is_current: a list of topics says that the chat is on it.
@@ -55,7 +54,6 @@ class TopicThread(Struct, frozen=True):
     messages: int = 0
     last_date: str = ""
     state: JsonObject = EMPTY_OBJECT
-    handed: int = 0
     recalls: tuple[tuple[int, int], ...] = ()
     is_known: bool = False
     is_current: bool = False
@@ -114,7 +112,7 @@ class ThreadView:
             TapeQuery(tape, IdRanges(visits), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_STATE_ANCHORS),
             TapeQuery(tape, IdRanges(visits[-1:]), kinds=(Kind.MESSAGE,), newest=True, limit=counted),
         )
-        start, handed, state = _find_state([*(entry for entry in inner if entry.is_shown_to("")), *found])
+        start, state = _find_state([*(entry for entry in inner if entry.is_shown_to("")), *found])
         opened = next((entry for entry in found if (entry.name or "").startswith(TAKEN_UP)), None)
         left = next((entry for entry in found if (entry.name or "").startswith(LEFT)), None)
         name = self.name if opened is None or is_main_line else topic_of(opened)
@@ -125,7 +123,7 @@ class ThreadView:
             newest = TapeQuery(tape, IdRanges(spans), kinds=(Kind.MESSAGE,), newest=True, limit=most)
             (recent,) = yield (newest,)
             recalls = tuple(spans_of([entry.id for entry in _fit(recent, self.settings.recall_tokens)]))
-        return TopicThread(name, opened, count, last_date, state, handed, recalls, is_known=True)
+        return TopicThread(name, opened, count, last_date, state, recalls, is_known=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +237,8 @@ def read_visits(
     return found, tuple([(low, high) for low, high in visits if high is None or low <= high])
 
 
-def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, int, JsonObject]:
-    """Return where the thread begins, and the newest handoff in it with its state; 0 and an empty one without.
+def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, JsonObject]:
+    """Return where the thread begins, and the state of the newest handoff in it.
 
     A `session/new` in a topic begins its thread anew: what was before it neither comes back nor counts as its state.
     """
@@ -249,8 +247,8 @@ def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, int, JsonObject]:
     for entry in ordered:
         inherited = _inherited_state(entry)
         if entry.id > start and inherited.keys() & {"phase", "summary", "next_steps"}:
-            return start, entry.id, inherited
-    return start, 0, EMPTY_OBJECT
+            return start, inherited
+    return start, EMPTY_OBJECT
 
 
 def _inherited_state(entry: TapeEntry) -> JsonObject:

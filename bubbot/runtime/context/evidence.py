@@ -112,9 +112,11 @@ async def read_quotable(tape: TapeHandle, name: str, spans: Sequence[Span], head
     if not spans:
         return QuotableEntries()
     part, after = IdRanges(tuple(spans)), IdRanges(((min(low for low, _ in spans), None),))
+    # A handoff sums up what that chat was shown, memory and results of tools among it: a grant covers what was said.
+    kinds = EVIDENCE_KINDS if name == tape.name else (Kind.MESSAGE,)
     found, events = await tape.fetch(
         [
-            TapeQuery(name, part, kinds=EVIDENCE_KINDS, as_of=head),
+            TapeQuery(name, part, kinds=kinds, as_of=head),
             TapeQuery(name, after, kinds=(Kind.EVENT,), names=(CORRECTION,), as_of=head),
         ]
     )

@@ -294,6 +294,17 @@ class TestQuotedThread:
             facts = await bench.events("context/evidence")
             assert [fact["source"] for fact in facts] == ["topics", "topics"]
 
+    async def test_a_handoff_there_is_not_quoted_since_it_may_sum_up_memory_and_results(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await self.bind(bench, access)
+            await bench.say(',handoff phase/hotel summary="the safe opens with 4711"', chat="source")
+            await bench.say("we sleep in the Alpina", chat="source")
+            await bench.say("where do we sleep?")
+            text = self.shown(bench)
+            assert ("Alpina" in text, "4711" in text) == (True, False)
+
     async def test_an_older_message_comes_if_it_shares_words_with_the_one_here(
         self, memory_store: InMemoryStore, access: AccessService, reader: ReadSession
     ) -> None:
