@@ -276,7 +276,9 @@ class World:
         """Let somebody write; returns once the message is durable, or refused."""
         oracle, who = self.oracle, sender or place.person or ""
         oracle.present[place.session] |= canaries(text)
-        if not text.startswith(",") or text.startswith(",correct "):  # a correction is what its person says, too
+        if not text.startswith(",") or text.startswith(
+            (",correct ", ",session.correct ")
+        ):  # a correction is what its person says, too
             oracle.said[place.session] |= canaries(text)
         self.write(place.session, f"{quote} {attachments} {[self.files[each.reference] for each in attachments]}")
         number = self.turns = self.turns + 1
