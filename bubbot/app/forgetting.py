@@ -10,6 +10,7 @@ from bubbot.app.own_features import copying_events, find_parts
 from bubbot.app.tapes import now, tape_service
 from bubbot.home import Home
 from bubbot.ports.forgetting import PEOPLE_TAPE, RestateTape
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.store import TapeStore
 
@@ -37,6 +38,8 @@ async def finish_forgetting(
         return
     # Imported here: few people are ever forgotten.
     from bubbot.app.installed import load_features
+    from bubbot.features.access.links import AccountLinks
+    from bubbot.features.access.state import ACCESS_PROJECTION
     from bubbot.features.people.erasing import ForgettingDeps, carry_out, open_forgettings
     from bubbot.runtime.recovery import merge_open_forks
 
@@ -53,7 +56,7 @@ async def finish_forgetting(
         references=references,
         rules=forgetting_rules(),
         copying_events=copying_events(),
-        find_accounts=partial(_find_accounts, store),
+        find_accounts=AccountLinks(tape_service(store, ACCESS_PROJECTION.tapes), ProjectionRunner()).linked_accounts,
         list_backups=partial(_list_copies, home.path),
         now=now,
     )
@@ -65,14 +68,6 @@ async def finish_forgetting(
 def forgetting_rules() -> tuple[tuple[str, RestateTape], ...]:
     """Return what tapes need if a person is forgotten, by the beginning of their names; see `RestateTape`."""
     return tuple(rule for _, rules in find_parts("forgetting", "FORGETTING") for rule in rules.items())
-
-
-async def _find_accounts(store: TapeStore, account: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    from bubbot.features.access.state import ACCESS_PROJECTION
-    from bubbot.tape.projection import read_projection
-
-    state = await read_projection(ACCESS_PROJECTION, tape_service(store, ACCESS_PROJECTION.tapes))
-    return state.linked_accounts(account)
 
 
 def _list_copies(home: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TypeVar
 
 from bubbot import plugins
 from bubbot.app.command_table import COMMANDS
@@ -26,6 +27,9 @@ from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
+
+
+S = TypeVar("S", MemoryStrategy, ContextStrategy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,27 +180,30 @@ def find_memory_strategies() -> InstalledMemory:
 
 def load_memory_strategy(name: str) -> MemoryStrategy:
     """Load what a package offers under this name for memory views. Raise `ConfigError` if it is unusable."""
-    label = f"The plugin {name!r} of {MEMORY_GROUP}"
-    strategy = plugins.load_object(MEMORY_GROUP, name)
-    if not isinstance(strategy, MemoryStrategy):
-        raise ConfigError(f"{label} is {type(strategy).__name__}, not a MemoryStrategy.")
-    if strategy.name != name:
-        raise ConfigError(f"{label} is a strategy with another name: {strategy.name!r}.")
+    strategy = _load_named(MEMORY_GROUP, name, MemoryStrategy)
     nodes: object = strategy.nodes
     if not isinstance(nodes, Sequence) or not all(isinstance(node, MemoryNode) for node in nodes):
-        raise ConfigError(f"{label} has nodes that are no sequence of MemoryNode.")
+        raise ConfigError(f"{_label_plugin(MEMORY_GROUP, name)} has nodes that are no sequence of MemoryNode.")
     return strategy
 
 
 def load_strategy(name: str) -> ContextStrategy:
     """Load the context strategy that a package offers under this name. Raise `ConfigError` if it is unusable."""
-    label = f"The plugin {name!r} of {STRATEGY_GROUP}"
-    strategy = plugins.load_object(STRATEGY_GROUP, name)
-    if not isinstance(strategy, ContextStrategy):
-        raise ConfigError(f"{label} is {type(strategy).__name__}, not a ContextStrategy.")
+    return guard_strategy(_load_named(STRATEGY_GROUP, name, ContextStrategy))
+
+
+def _load_named(group: str, name: str, kind: type[S]) -> S:
+    """Load what a package offers in a group under a name. Raise `ConfigError` if it is no `kind` with this name."""
+    strategy = plugins.load_object(group, name)
+    if not isinstance(strategy, kind):
+        raise ConfigError(f"{_label_plugin(group, name)} is {type(strategy).__name__}, not a {kind.__name__}.")
     if strategy.name != name:
-        raise ConfigError(f"{label} is a strategy with another name: {strategy.name!r}.")
-    return guard_strategy(strategy)
+        raise ConfigError(f"{_label_plugin(group, name)} is a strategy with another name: {strategy.name!r}.")
+    return strategy
+
+
+def _label_plugin(group: str, name: str) -> str:
+    return f"The plugin {name!r} of {group}"
 
 
 def load_command_group(name: str) -> CommandGroup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -33,7 +33,7 @@ from bubbot.runtime.request_rules import apply_rules
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.runtime.turns import find_fit
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
-from bubbot.tape.events import ContextPrepared, StrategyFailure
+from bubbot.tape.events import KERNEL_REFERENCES, ContextPrepared, StrategyFailure
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
@@ -223,7 +223,7 @@ class RequestComposer:
         foreign = await _find_foreign(turn.tape, answers, ids, foreign)
         for name, spans in quoted.items():
             foreign = foreign.add(name, read.evidence.shown_entries(name, spans))
-        prompt_shown = _add_elsewhere(prompt_shown, [*quoted.items(), *_find_copied(answers, ids)])
+        prompt_shown = _add_elsewhere(prompt_shown, [*quoted.items(), *_find_copied(turn.tape.name, answers, ids)])
         request = ModelRequest(plan.system, context.messages, plan.tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
@@ -432,13 +432,17 @@ async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
         limit *= PAGE_GROWTH
 
 
-def _find_copied(answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int]) -> list[tuple[str, Sequence[Span]]]:
-    """Find the entries of other tapes whose words shown entries copy, or on which prepared ones rest."""
-    shown, found = {*ids}, list[tuple[str, Sequence[Span]]]()
+def _find_copied(
+    tape: str, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int]
+) -> Iterator[tuple[str, Sequence[Span]]]:
+    """Yield the entries of other tapes whose words shown entries copy, or on which prepared ones rest."""
+    shown = {*ids}
     for entry in [entry for part in answers for entry in part if entry.id in shown]:
-        prepared = ContextPrepared.try_of(entry) if entry.name in ContextPrepared.EVENTS else None
-        found += [*entry.meta.get("sources", ()), *(prepared.elsewhere if prepared is not None else ())]
-    return found
+        if "sources" in entry.meta:
+            copied = KERNEL_REFERENCES.find_sources(tape, entry)
+            yield from ((name, ((low, high),)) for name, low, high in copied if name != tape)
+        if entry.name in ContextPrepared.EVENTS and (prepared := ContextPrepared.try_of(entry)):
+            yield from prepared.elsewhere
 
 
 def _add_elsewhere(

@@ -10,11 +10,12 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args, NoArguments
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ConfirmationNeeded, ValueInvalid
+from bubbot.features.people.arguments import parse_account
 from bubbot.features.people.facts import ForgetWish, PersonForgetting, PersonForgotten, read_account
-from bubbot.identity import is_id
 from bubbot.ports.channel import Button, Role
 from bubbot.ports.forgetting import PEOPLE_TAPE
 from bubbot.ports.inbox import INBOX_PREFIX
+from bubbot.ports.people import Account
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery
@@ -157,7 +158,7 @@ class ForgetCommands:
         return ForgettingBegun(known.messages, known.chats, "person")
 
     async def _ask_forget(self, _caller: Caller, args: ForgetArgs) -> ConfirmationNeeded | None:
-        known = await self._find(*_parse_person(args.person))
+        known = await self._find(*parse_account(args.person))
         return ConfirmationNeeded("access_forget_asks", person=args.person, count=known.messages, chats=known.chats)
 
     @command(
@@ -173,7 +174,7 @@ class ForgetCommands:
     )
     async def forget(self, caller: Caller, args: ForgetArgs) -> ForgettingBegun:
         """Forget a person, for good: what they said in any chat, names, ids, rights, memory, jobs and files, and copies."""
-        known = await self._find(*_parse_person(args.person))
+        known = await self._find(*parse_account(args.person))
         if caller.turn is not None:
             caller.turn.tape.stage(PEOPLE_TAPE, [_wish(known, "owner")])
             return ForgettingBegun(known.messages, known.chats, "owner")
@@ -236,18 +237,10 @@ def _wish(known: _KnownMessages, by: ForgetWish) -> TapeEntry:
     return PersonForgetting(known.entry, by).to_entry()
 
 
-def _own_account(caller: Caller) -> tuple[str, str]:
+def _own_account(caller: Caller) -> Account:
     """Return the account of the one person who typed the command. Raise `CommandRefused` if there is none."""
     turn = caller.required_turn
-    people = {turn.sender.id, *(accepted.inbound.sender.id for accepted in turn.inbounds)}
-    if turn.sender.bot or len(people) > 1 or not turn.is_typed or not turn.runs_command:
+    account = turn.typing_account
+    if account is None or not turn.runs_command:
         raise CommandRefused("forget_in_person")
-    return turn.session.partition(":")[0], turn.sender.id
-
-
-def _parse_person(text: str) -> tuple[str, str]:
-    """Return an account as people type it. Raise `ValueInvalid` if it is none."""
-    channel, _, number = text.strip().partition(":")
-    if not channel or not is_id(number):
-        raise ValueInvalid("forget_account", person=text)
-    return channel, number
+    return account

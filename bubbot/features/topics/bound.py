@@ -18,6 +18,7 @@ from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.topics.view import ThreadView, TopicVisitsView, bound_session, topic_of
 from bubbot.middleware import CallNext
 from bubbot.ports.turn import Turn, TurnOutcome
+from bubbot.runtime.context.evidence import find_evidence
 from bubbot.runtime.context.selectors import text_of
 from bubbot.tape.entry import Kind
 from bubbot.tape.events import EVIDENCE_EVENT, EvidenceNode, EvidenceQuoted
@@ -114,8 +115,8 @@ class BoundTopics:
     async def _find_quoted(self, turn: Turn, there: str) -> set[int]:
         """Return the entries of the other tape that this window quotes already."""
         query = TapeQuery(turn.tape.name, Window(), kinds=(Kind.EVENT,), names=(EVIDENCE_EVENT,))
-        facts = [EvidenceQuoted.try_of(entry) for entry in (await turn.tape.fetch([query]))[0]]
-        nodes = [node for fact in facts if fact is not None and fact.source == SOURCE for node in fact.nodes]
+        facts = find_evidence((await turn.tape.fetch([query]))[0])
+        nodes = [node for _, fact in facts if fact.source == SOURCE for node in fact.nodes]
         parts = [spans for node in nodes for tape, spans in node.elsewhere if tape == there]
         return {entry_id for spans in parts for low, high in spans for entry_id in range(low, high + 1)}
 

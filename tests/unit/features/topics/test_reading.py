@@ -20,7 +20,8 @@ from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import message, thaw, tool_result
+from bubbot.tape.entry import event, message, thaw, tool_result
+from bubbot.tape.events import EvidenceNode, EvidenceQuoted
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService
 from tests.callers import by, run
@@ -304,6 +305,43 @@ class TestQuotedThread:
             await bench.say("where do we sleep?")
             text = self.shown(bench)
             assert ("Alpina" in text, "4711" in text) == (True, False)
+
+    async def test_a_fact_that_names_a_handoff_of_another_chat_shows_nothing_of_it(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await bench.say(',handoff phase/hotel summary="the safe opens with 4711"', chat="source")
+            await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
+            await bench.say("hello")
+            (asked,) = [each for each in await bench.entries() if each.payload.get("content") == "hello"]
+            head = await bench.tape(SOURCE).head()
+            node = EvidenceNode(
+                title="there", session=SOURCE, elsewhere=((SOURCE, ((1, head),)),), until="2100-01-01T00:00:00+00:00"
+            )
+            await bench.tape().append([EvidenceQuoted(asked.id, "test", (node,)).to_entry()])
+            await bench.say("and?")
+            assert "From there" in self.shown(bench)
+            assert "4711" not in self.shown(bench)
+
+    async def test_an_imported_tape_with_odd_quotations_and_sources_harms_no_turn(
+        self, memory_store: InMemoryStore, access: AccessService, options: Options
+    ) -> None:
+        async with running(memory_store, Played(*[says("ok")] * 20), options) as bench:
+            await self.bind(bench, access)
+            huge = {"title": "x", "session": SOURCE, "elsewhere": [[SOURCE, [[1, 10**15]]]], "until": ""}
+            evidence = {"message": 1, "source": "topics", "nodes": [huge]}
+            odd = [5, "x", None, [[SOURCE]], [[SOURCE, 5]], [[5, [[1, 2]]]], [[SOURCE, [[2, 1], "x"]]], {"a": 1}]
+            foreign = {"provenance": "world"}
+            await bench.tape().append(
+                [
+                    event("context/evidence", evidence, **foreign),
+                    *(message("user", f"odd {place}", sources=each, **foreign) for place, each in enumerate(odd)),
+                ]
+            )
+            await bench.say("where do we go?")
+            text = self.shown(bench)
+            assert all(f"odd {place}" in text for place in range(len(odd)))
+            assert text.count("rome it is") == 1
 
     async def test_an_older_message_comes_if_it_shares_words_with_the_one_here(
         self, memory_store: InMemoryStore, access: AccessService, reader: ReadSession
