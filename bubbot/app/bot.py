@@ -364,7 +364,7 @@ async def open_bot(
             load_model=models.get_model,
             find_model=models.model_for_turn,
             lessons=lessons,
-            notify_owner=owner_chat,
+            owner_chat=owner_chat,
             names=features,
             factories=installed.factories,
             strategies=load_strategies(wrappers.strategies),

@@ -27,7 +27,6 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.attachments.feature import attachments_feature
 from bubbot.features.attachments.intake import PdfText
 from bubbot.features.attachments.settings import AttachmentSettings
-from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.feature import MemoryFeature
@@ -36,7 +35,7 @@ from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.people.consent import CONSENT_TAPE, ConsentService
 from bubbot.features.people.export import ExportCommands
-from bubbot.features.people.feature import people_feature
+from bubbot.features.people.feature import PeopleFeature
 from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
@@ -49,6 +48,7 @@ from bubbot.features.topics.view import find_current_topic, find_visits
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.gateway.inbox_views import SessionTraceView
+from bubbot.gateway.owner import OwnerChat
 from bubbot.home import Home
 from bubbot.middleware import AroundDelivery, AroundModel
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
@@ -126,7 +126,7 @@ class BotFeatures:
         load_model: Callable[[str], Model],
         find_model: FindModel,
         lessons: ModelLessons,
-        notify_owner: NotifyOwner,
+        owner_chat: OwnerChat,
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
         strategies: ContextStrategies = OWN_STRATEGIES,
@@ -138,6 +138,7 @@ class BotFeatures:
 
         Args:
             store: the tapes, for what reads those of all chats.
+            owner_chat: notifies owners.
             names: a subset of `FEATURES`.
             factories: the features of installed packages.
             memory_strategies: what packages offer that chooses for memory views.
@@ -171,7 +172,7 @@ class BotFeatures:
             else None
         )
         self.budget = (
-            BudgetFeature(kernel, settings, find_models=model_facts, load_model=load_model, notify_owner=notify_owner)
+            BudgetFeature(kernel, settings, find_models=model_facts, load_model=load_model, notify_owner=owner_chat)
             if "budget" in names
             else None
         )
@@ -216,6 +217,11 @@ class BotFeatures:
             "schedule": self.schedule,
             "budget": self.budget,
             "approvals": self.approvals,
+            "people": (
+                PeopleFeature(kernel, self.consents, settings, self._build_exports, owner_chat.notify)
+                if "people" in names
+                else None
+            ),
         }
         own |= {"strategies": strategies_feature if "strategies" in names else None}
         self._lasting |= {name: made.feature() for name, made in own.items() if made is not None}
@@ -301,7 +307,6 @@ class BotFeatures:
                 bot_name=settings.bot.name,
             ),
             "search": lambda: search_feature(find_visits),
-            "people": lambda: self._build_people(settings),
             "replay": lambda: replay_feature(kernel, self.consents),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
@@ -318,15 +323,14 @@ class BotFeatures:
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
 
-    def _build_people(self, settings: Settings) -> Feature:
-        exports = ExportCommands(
+    def _build_exports(self, settings: Settings) -> ExportCommands:
+        return ExportCommands(
             self._store,
             personal_tapes(configured_people(settings), self._references),
             self._find_accounts,
             now=self._kernel.now,
             zone=self._kernel.zone,
         )
-        return people_feature(self._kernel, self.consents, exports)
 
     def _build_attachments(self, settings: Settings, models: ModelSet) -> Callable[[], Feature]:
         def build() -> Feature:

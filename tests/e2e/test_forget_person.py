@@ -61,7 +61,10 @@ async def test_a_person_who_asks_is_forgotten_with_every_canary_and_the_rest_sta
             await server.until(lambda: "action=run.again" in daemon.errors, WAIT)
             assert texts(story.hers)[-1].startswith("You are forgotten within some minutes")
             story.his.say("are you there?")
-            await server.until(lambda: texts(story.his)[-1] == "You said: are you there?", WAIT)
+            await server.until(lambda: "You said: are you there?" in texts(story.his), WAIT)
+            await server.until(lambda: any("/access_forgotten" in text for text in texts(story.his)), WAIT)
+            (told,) = [text for text in texts(story.his) if "asked to be forgotten" in text]
+            assert "you decide" not in told, "nobody spoke of her"
             assert story.traces() == {}, "while the bot runs"
             await story.command("backup", str(tmp_path / "backup"))
         assert (story.traces(), story.traces(tmp_path / "backup")) == ({}, {})
@@ -107,6 +110,19 @@ async def test_what_was_open_is_forgotten_by_an_owner_in_a_shell_with_the_older_
         assert (done.returncode, b"Nothing here names" in done.stderr) == (2, True)
 
 
+async def test_a_shell_beside_the_running_bot_has_the_person_forgotten_at_once(tmp_path: Path) -> None:
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        story = begin(tmp_path / "home", server)
+        await grant(story)
+        async with running(story.home) as daemon:
+            await story.say_hello()
+            told = await story.command("access", "forget", f"telegram:{story.ann.id}", "--yes")
+            assert "within some minutes" in told
+            await server.until(lambda: "action=run.again" in daemon.errors, WAIT)
+            await server.until(lambda: "as an owner asked" in texts(story.his)[-1], WAIT)
+            assert story.traces() == {}
+
+
 async def kill_while_forgetting(home: Path, seed: int) -> bool:
     """Kill the bot at an instant of the forgetting and start it again; return true if it had begun before the kill."""
     async with Server(limits=None, conflict_pause=0.1) as server:
@@ -124,6 +140,7 @@ async def kill_while_forgetting(home: Path, seed: int) -> bool:
         daemon, heard = await started(home), len(server.calls("getUpdates"))
         await server.until(lambda: len(server.calls("getUpdates")) > heard + 2, LONG_WAIT)
         assert story.traces() == {}, f"seed {seed}"
+        await server.until(lambda: any("asked to be forgotten" in text for text in texts(story.his)), LONG_WAIT)
         assert await daemon.end() == 0
         assert story.traces() == {}, f"seed {seed}"
         await story.command("tape", "verify")

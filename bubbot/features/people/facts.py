@@ -11,6 +11,7 @@ from bubbot.tape.fact import Fact, PersonalFields
 from bubbot.tape.references import EntryId, PersonId, TapeEntryId, TapeSpans
 
 ForgetWish: TypeAlias = Literal["person", "owner"]
+ForgettingReport: TypeAlias = Literal["forgotten", "failed"]
 
 
 class Consent(Fact):
@@ -86,7 +87,20 @@ class ForgettingFinished(Fact):
     forgetting: EntryId
 
 
-FACTS: tuple[type[Fact], ...] = (Consent, PersonForgetting, PersonForgotten, ForgettingFinished)
+class ForgettingReported(Fact):
+    """An owner was notified that somebody is forgotten, or could not be; in one transaction with the message.
+
+    Attributes:
+        forgetting: the fact that asked for it.
+        report: `forgotten`; `failed`: a start did not succeed, and the next one tries again.
+    """
+
+    EVENTS = ("people/reported",)
+    forgetting: EntryId
+    report: ForgettingReport
+
+
+FACTS: tuple[type[Fact], ...] = (Consent, PersonForgetting, PersonForgotten, ForgettingFinished, ForgettingReported)
 
 
 def read_account(entry: TapeEntry) -> tuple[str, str] | None:

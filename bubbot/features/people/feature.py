@@ -2,31 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
 from bubbot.command import make_tools
-from bubbot.feature import Feature, Kernel
+from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.people.consent import ConsentService
 from bubbot.features.people.export import EXPORT_TIMEOUT_SECONDS, ExportCommands
 from bubbot.features.people.facts import PersonForgetting
 from bubbot.features.people.forget import ForgetCommands
+from bubbot.features.people.notices import ForgettingNotices
+from bubbot.gateway.requests import NotifyOwner
 from bubbot.ports.forgetting import PEOPLE_TAPE
 from bubbot.tape.fork import MergeResult
 
 
-def people_feature(kernel: Kernel, consents: ConsentService, exports: ExportCommands) -> Feature:
-    """Build the record."""
-    forgetting = ForgetCommands(kernel.open_tape, kernel.restart)
+class PeopleFeature:
+    """The feature about people of a bot. Its commands of a shell reach the running bot, so it lasts across reloads."""
 
-    async def restart_to_forget(merged: MergeResult) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        consents: ConsentService,
+        settings: Any,
+        build_exports: Callable[[Any], ExportCommands],
+        notify_owner: NotifyOwner,
+    ) -> None:
+        """Build it.
+
+        Args:
+            settings: all settings.
+            build_exports: builds the exports under these settings.
+            notify_owner: notifies an owner in a direct chat.
+        """
+        self._kernel, self._consents = kernel, consents
+        self._build_exports, self._exports = build_exports, build_exports(settings)
+        self._notices = ForgettingNotices(kernel.open_tape(PEOPLE_TAPE), notify_owner)
+        self._commands = ForgetCommands(kernel.open_tape, kernel.restart)
+
+    def feature(self) -> Feature:
+        """Build the record."""
+        return Feature(
+            name="people",
+            tools=[
+                *make_tools(ConsentService, lambda: self._consents),
+                *make_tools(ExportCommands, lambda: self._exports, people_export={"timeout": EXPORT_TIMEOUT_SECONDS}),
+                *make_tools(ForgetCommands, lambda: self._commands),
+            ],
+            services=(self._commands,),
+            on_merged=(self._follow,),
+            lifespan=self._lifespan,
+            background={"notices of forgotten people": self._notices.run},
+            prepare=self._prepare,
+        )
+
+    async def _follow(self, merged: MergeResult) -> None:
+        """Start again if a turn asked to forget somebody."""
         if any(entry.name in PersonForgetting.EVENTS for entry in merged.staged.get(PEOPLE_TAPE, ())):
-            kernel.restart()
+            self._kernel.restart()
+        self._notices.retry()
 
-    return Feature(
-        name="people",
-        tools=[
-            *make_tools(ConsentService, lambda: consents),
-            *make_tools(ExportCommands, lambda: exports, people_export={"timeout": EXPORT_TIMEOUT_SECONDS}),
-            *make_tools(ForgetCommands, lambda: forgetting),
-        ],
-        services=(forgetting,),
-        on_merged=(restart_to_forget,),
-    )
+    @asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[None]:
+        await self._notices.load()
+        yield
+
+    async def _prepare(self, settings: Any) -> Apply:
+        exports = self._build_exports(settings)
+
+        def apply() -> None:
+            self._exports = exports
+
+        return apply

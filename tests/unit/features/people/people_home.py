@@ -17,7 +17,7 @@ from bubbot.features.access.facts import AccountsLinked, LinkCode
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.people.consent import ConsentService
 from bubbot.features.people.export import ExportCommands
-from bubbot.features.people.feature import people_feature
+from bubbot.features.people.feature import PeopleFeature
 from bubbot.log import Redactor
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, Edit, Quote, Reaction, Role, Sender
@@ -42,6 +42,11 @@ NAMES = {ANN: ANN_NAME, BOB: BOB_NAME, DISCORD_ANN: "ANN.discord", DISCORD_BOB: 
 def marks(text: str, person: str) -> set[str]:
     """The marks of a person in a text."""
     return set(re.findall(rf"{person}\.[a-z0-9]+", text))
+
+
+async def tell_nobody(*_: Any) -> bool:
+    """Notify no owner: none has a direct chat."""
+    return False
 
 
 class PeopleHome:
@@ -82,7 +87,7 @@ class PeopleHome:
         """The bot on a channel for the block."""
         self._lives += 1
         kernel = make_kernel(open_tape=self.tape)
-        feature = people_feature(kernel, self.consents, self.exports)
+        feature = PeopleFeature(kernel, self.consents, None, lambda _: self.exports, tell_nobody).feature()
         options = Options(role=role, clock=self.clock, features=[feature], accounts=self.links)
         made = running(self.store, ScriptedModel(), options, channel=KeptChannel(channel), life=f"life{self._lives}")
         async with made as bench:
