@@ -60,7 +60,7 @@ SCRIPT: dict[str, Any] = {
                 {"text": "I looked it up."},
             ],
         },
-        {"when": "wait", "steps": [{"text": "late: {text}", "delay": 60}]},
+        {"when": "wait for", "steps": [{"text": "late: {text}", "delay": 60}]},
     ],
     "default": [{"text": "You said: {text}"}],
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from bubbot.app.tapes import open_tapes
 from bubbot.home import Home
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
+from bubbot.texts import Texts
 from tests.e2e.bot import run
 from tests.e2e.daemon import WAIT, running, started
-from tests.e2e.forgotten_person import Story, begin, canary
-from tests.e2e.test_telegram import texts
+from tests.e2e.forgotten_person import SCRIPT, Story, begin, canary
+from tests.e2e.test_telegram import said, texts
+from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 
+SAY = Texts().say
 LONG_WAIT = 120.0
 """Seconds for a start on a machine that has other things to do."""
 pytestmark = pytest.mark.law("T17")
@@ -121,6 +125,86 @@ async def test_a_shell_beside_the_running_bot_has_the_person_forgotten_at_once(t
             await server.until(lambda: "action=run.again" in daemon.errors, WAIT)
             await server.until(lambda: "as an owner asked" in texts(story.his)[-1], WAIT)
             assert story.traces() == {}
+
+
+def keys(message: Mapping[str, Any]) -> dict[str, str]:
+    """The data of the buttons below a message, by label."""
+    rows = message.get("reply_markup", {}).get("inline_keyboard", [])
+    return {key["text"]: key["callback_data"] for row in rows for key in row}
+
+
+async def with_button(story: Story, room: Gathering, label: str) -> dict[str, Any]:
+    """The newest message of the bot with a button of this label, once it is there."""
+
+    def found() -> list[dict[str, Any]]:
+        return [message for message in said(room) if label in keys(message)]
+
+    await story.server.until(lambda: bool(found()), WAIT)
+    return found()[-1]
+
+
+async def test_only_the_person_presses_the_yes_and_no_button_of_theirs_works_afterwards(tmp_path: Path) -> None:
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        story = begin(tmp_path / "home", server)
+        await grant(story)
+        async with running(story.home) as daemon:
+            await story.say_hello()
+            story.family.say(f"/remind@bubbot_bot in 3 hours call {canary('groupreminder')}", story.ann)
+            job = await with_button(story, story.family, "Remove")
+            story.family.say("/forget_me@bubbot_bot", story.ann)
+            asked = await with_button(story, story.family, "Yes, forget me")
+            story.family.press(asked["message_id"], keys(asked)["Yes, forget me"], story.ben)
+            await server.until(lambda: len(server.calls("answerCallbackQuery")) == 1, WAIT)
+            assert server.calls("answerCallbackQuery")[0].params.get("text") == SAY("press_foreign")
+            assert json.loads(await story.command("access", "forgotten", "--json"))["forgotten"] == []
+            story.family.press(asked["message_id"], keys(asked)["Yes, forget me"], story.ann)
+            await server.until(lambda: "action=run.again" in daemon.errors, WAIT)
+            await server.until(lambda: "asked to be forgotten" in texts(story.his)[-1], WAIT)
+            assert story.traces() == {}
+            answers = len(server.calls("answerCallbackQuery"))
+            for who in (story.ann, story.ben):
+                story.family.press(job["message_id"], keys(job)["Remove"], who)
+            await server.until(lambda: len(server.calls("answerCallbackQuery")) == answers + 2, WAIT)
+            told = [call.params.get("text") for call in server.calls("answerCallbackQuery")[answers:]]
+            assert told == [SAY("press_foreign"), SAY("press_expired")], "she is a stranger, and its message is gone"
+        assert json.loads(await story.command("schedule", "list", "--json"))["jobs"] == []
+        await story.command("tape", "verify")
+
+
+async def test_cards_of_the_person_go_pressed_or_not_and_an_open_one_does_nothing_afterwards(tmp_path: Path) -> None:
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        story, eve = begin(tmp_path / "home", server), server.user("Eve")
+        story.family.join(eve)
+        await grant(story)
+
+        def answers() -> list[Any]:
+            return [call.params.get("text") for call in server.calls("answerCallbackQuery")]
+
+        async with running(story.home) as daemon:
+            await story.say_hello()
+            story.hers.say("keep this for me")
+            pressed = await with_button(story, story.hers, "Once")
+            await server.until(lambda: texts(story.hers)[-1] == "kept, keep this for me", WAIT)
+            story.hers.press(pressed["message_id"], keys(pressed)["Once"], story.ann)
+            await server.until(lambda: len(texts(story.hers)) == 5, WAIT)
+            assert canary("toolmemory") in await story.command("memory", "show", f"telegram:{story.ann.id}")
+            story.family.say(f"/remember@bubbot_bot we bake {canary('groupmemory')}", story.ann)
+            await server.until(lambda: texts(story.family)[-1].startswith("Saved"), WAIT)
+            story.family.say("@bubbot_bot keep this", story.ann)
+            still_open = await with_button(story, story.family, "Once")
+            story.family.press(still_open["message_id"], keys(still_open)["Once"], eve)
+            await server.until(lambda: len(answers()) == 2, WAIT)
+            assert answers()[-1] == SAY("press_foreign")
+            story.hers.say(",forget.me confirm=true")
+            await server.until(lambda: "action=run.again" in daemon.errors, WAIT)
+            await server.until(lambda: "asked to be forgotten" in texts(story.his)[-1], WAIT)
+            assert story.traces() == {}
+            story.family.press(still_open["message_id"], keys(still_open)["Once"], story.ben)
+            await server.until(lambda: len(answers()) == 3, WAIT)
+            assert answers()[-1] == SAY("press_expired")
+            await daemon.quiet(server)
+            assert story.traces() == {}, "nothing was run"
+        await story.command("tape", "verify")
 
 
 async def kill_while_forgetting(home: Path, seed: int) -> bool:

@@ -54,10 +54,14 @@ async def test_an_owner_hears_once_who_asked_what_went_and_which_command_lists_w
     await tape.append([PersonForgetting(("bubbot/inbox/tg", 1), "person").to_entry(), *forgotten(1, {"a": ((2, 3),)})])
     await tape.append([PersonForgetting(("bubbot/inbox/tg", 2), "owner").to_entry(), *forgotten(4)])
     assert await tell(tape, Owner(tape)) == [
-        "Somebody asked to be forgotten, and is: 7 entries on 3 tape(s) and 1 file(s) are gone. 2 entries of others in "
-        "1 chat(s) may speak of the person; you decide about them. ,access.forgotten lists what went, and what stays.",
-        "A person is forgotten, as an owner asked: 7 entries on 3 tape(s) and 1 file(s) are gone. "
-        ",access.forgotten lists what went, and what stays.",
+        (
+            "Somebody asked to be forgotten, and is: 7 entries on 3 tape(s) and 1 file(s) are gone. 2 entries of others in "
+            "1 chat(s) may speak of the person; you decide about them. ,access.forgotten lists what went, and what stays."
+        ),
+        (
+            "A person is forgotten, as an owner asked: 7 entries on 3 tape(s) and 1 file(s) are gone. "
+            ",access.forgotten lists what went, and what stays."
+        ),
     ]
     assert await tell(tape, Owner(tape)) == [], "at the next start"
 
