@@ -218,7 +218,14 @@ class BotFeatures:
             "budget": self.budget,
             "approvals": self.approvals,
             "people": (
-                PeopleFeature(kernel, self.consents, settings, self._build_exports, owner_chat.notify)
+                PeopleFeature(
+                    kernel,
+                    self.consents,
+                    settings,
+                    build_exports=self._build_exports,
+                    notify_owner=owner_chat.notify,
+                    find_accounts=links.linked_accounts,
+                )
                 if "people" in names
                 else None
             ),

@@ -201,7 +201,13 @@ class InboundGate:
         return None if is_over and result.result().status == "silent" else True
 
     async def _turn_away(self, inbound: Inbound, decision: Ignore | OfferPairing) -> None:
-        """Offer a stranger a code or leave no trace: words of strangers, and words not for the bot, are private."""
+        """Offer a stranger a code or leave no trace: words of strangers, and words not for the bot, are private.
+
+        A message that was taken before comes again, for example if its sender was forgotten: that is no new call.
+        """
+        is_answered = isinstance(decision, OfferPairing) or decision.is_call
+        if is_answered and await self._inbox.has_fact(inbound.session, inbound.external_id):
+            return
         if isinstance(decision, OfferPairing):
             await self._pair(inbound)
             return

@@ -18,7 +18,7 @@ from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 from tests.e2e.bot import run
 from tests.e2e.daemon import WAIT, running, started
-from tests.e2e.forgotten_person import SCRIPT, Story, begin, canary
+from tests.e2e.forgotten_person import Story, begin, canary
 from tests.e2e.test_telegram import said, texts
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server

@@ -44,7 +44,8 @@ async def open_export(context: CommandContext) -> ExportCommands:
 
 async def open_forget(context: CommandContext) -> ForgetCommands:
     """Return the running bot's own commands, or those over the tapes of the home."""
-    return context.service(ForgetCommands) or ForgetCommands(context.open_tape)
+    find_accounts = context.settings.find_accounts(context.open_tape)
+    return context.service(ForgetCommands) or ForgetCommands(context.open_tape, find_accounts)
 
 
 COMMANDS = CommandGroup(

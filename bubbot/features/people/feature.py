@@ -15,6 +15,7 @@ from bubbot.features.people.forget import ForgetCommands
 from bubbot.features.people.notices import ForgettingNotices
 from bubbot.gateway.requests import NotifyOwner
 from bubbot.ports.forgetting import PEOPLE_TAPE
+from bubbot.ports.people import FindAccounts
 from bubbot.tape.fork import MergeResult
 
 
@@ -26,8 +27,10 @@ class PeopleFeature:
         kernel: Kernel,
         consents: ConsentService,
         settings: Any,
+        *,
         build_exports: Callable[[Any], ExportCommands],
         notify_owner: NotifyOwner,
+        find_accounts: FindAccounts,
     ) -> None:
         """Build it.
 
@@ -35,11 +38,12 @@ class PeopleFeature:
             settings: all settings.
             build_exports: builds the exports under these settings.
             notify_owner: notifies an owner in a direct chat.
+            find_accounts: knows which accounts belong to one person.
         """
         self._kernel, self._consents = kernel, consents
         self._build_exports, self._exports = build_exports, build_exports(settings)
         self._notices = ForgettingNotices(kernel.open_tape(PEOPLE_TAPE), notify_owner)
-        self._commands = ForgetCommands(kernel.open_tape, kernel.restart)
+        self._commands = ForgetCommands(kernel.open_tape, find_accounts, kernel.restart)
 
     def feature(self) -> Feature:
         """Build the record."""

@@ -15,7 +15,7 @@ from bubbot.features.people.facts import ForgetWish, PersonForgetting, PersonFor
 from bubbot.ports.channel import Button, Role
 from bubbot.ports.forgetting import PEOPLE_TAPE
 from bubbot.ports.inbox import INBOX_PREFIX
-from bubbot.ports.people import Account
+from bubbot.ports.people import Account, FindAccounts
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery
@@ -127,14 +127,20 @@ class _KnownMessages(Struct, frozen=True):
 class ForgetCommands:
     """The commands with which people are forgotten. What they ask for is carried out at the next start of the bot."""
 
-    def __init__(self, open_tape: Callable[[str], TapeService], restart: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        open_tape: Callable[[str], TapeService],
+        find_accounts: FindAccounts,
+        restart: Callable[[], None] | None = None,
+    ) -> None:
         """Build them.
 
         Args:
             open_tape: opens a tape of the system.
+            find_accounts: knows which accounts belong to one person.
             restart: lets the running bot start again; None if none runs.
         """
-        self._open_tape, self._restart = open_tape, restart
+        self._open_tape, self._find_accounts, self._restart = open_tape, find_accounts, restart
 
     async def _ask_me(self, caller: Caller, _args: ForgetMeArgs) -> ConfirmationNeeded | None:
         known = await self._find(*_own_account(caller))
@@ -211,22 +217,32 @@ class ForgetCommands:
         ]
 
     async def _find(self, channel: str, number: str) -> _KnownMessages:
-        """Find the messages of an account. Raise `CommandRefused` if nothing names it."""
-        account, messages, chats = (channel, number), 0, set[str]()
-        newest: tuple[str, int] | None = None
-        for tape in self._open_tape(f"{INBOX_PREFIX}{channel}").shards():
-            query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(RECEIVED,))
-            for entry in (await tape.fetch([query]))[0]:
-                if _is_of(entry, account):
-                    messages += 1
-                    chats.add(str(entry.data.get("chat")))
-                    newest = tape.name, entry.id
-        if newest is None:
-            rights = (await self._open_tape(ACCESS_TAPE).fetch([TapeQuery(ACCESS_TAPE, kinds=(Kind.EVENT,))]))[0]
-            newest = next(((ACCESS_TAPE, entry.id) for entry in rights[::-1] if _is_of(entry, account)), None)
-        if newest is None:
+        """Find the messages of a person with an account. Raise `ValueInvalid` if nothing names this account."""
+        account = channel, number
+        found = await self._find_messages(account)
+        entry = found[-1][0] if found else await self._find_rights(account)
+        if entry is None:
             raise ValueInvalid("forget_unknown", person=f"{channel}:{number}")
-        return _KnownMessages(messages, len(chats), newest)
+        for other in await self._find_accounts(account):
+            found += await self._find_messages(other) if other != account else []
+        return _KnownMessages(len(found), len({chat for _, chat in found}), entry)
+
+    async def _find_messages(self, account: Account) -> list[tuple[tuple[str, int], tuple[str, str]]]:
+        """Return the messages of an account in its inbox, by tape and id, and the chat of each; oldest first in a shard."""
+        found: list[tuple[tuple[str, int], tuple[str, str]]] = []
+        for tape in self._open_tape(f"{INBOX_PREFIX}{account[0]}").shards():
+            query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(RECEIVED,))
+            found += [
+                ((tape.name, entry.id), (account[0], str(entry.data.get("chat"))))
+                for entry in (await tape.fetch([query]))[0]
+                if _is_of(entry, account)
+            ]
+        return found
+
+    async def _find_rights(self, account: Account) -> tuple[str, int] | None:
+        """Return the newest fact about the rights of an account; None without one."""
+        rights = (await self._open_tape(ACCESS_TAPE).fetch([TapeQuery(ACCESS_TAPE, kinds=(Kind.EVENT,))]))[0]
+        return next(((ACCESS_TAPE, entry.id) for entry in rights[::-1] if _is_of(entry, account)), None)
 
 
 def _is_of(entry: TapeEntry, account: tuple[str, str]) -> bool:

@@ -12,6 +12,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import BotAdded, ChatMigration, Inbound, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.events import TapeErased
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
 from bubbot.texts import Texts
@@ -63,6 +64,24 @@ async def test_others_who_add_the_bot_read_nothing_and_leave_no_fact() -> None:
             await bench.gate.receive(added(sender, f"a{sender}"))
         await bench.quiet()
         assert (bench.channel.texts, await bench.entries(bench.inbox.name)) == ([], ())
+
+
+@virtual
+async def test_a_call_that_was_answered_comes_again_after_its_sender_was_forgotten_and_asks_nobody() -> None:
+    store = InMemoryStore()
+    async with bot(store, owners={"1"}, members={"9"}) as bench:
+        await call(bench, "-5", "c1")
+        await bench.line.receive(bench.inbound("hello"))
+        await bench.quiet()
+    await store.erase([Batch("bubbot/people", (TapeErased(reason="person").to_entry(),))], [(bench.inbox.name, (1,))])
+    async with bot(store, "second") as bench:
+        with_owner_chat(bench)
+        await call(bench, "-5", "c1")
+        await bench.quiet()
+        assert bench.channel.texts == []
+        await call(bench, "-5", "c2")
+        await bench.quiet()
+        assert len(bench.channel.texts) == 1, "another call asks"
 
 
 @virtual

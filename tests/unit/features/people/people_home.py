@@ -87,7 +87,14 @@ class PeopleHome:
         """The bot on a channel for the block."""
         self._lives += 1
         kernel = make_kernel(open_tape=self.tape)
-        feature = PeopleFeature(kernel, self.consents, None, lambda _: self.exports, tell_nobody).feature()
+        feature = PeopleFeature(
+            kernel,
+            self.consents,
+            None,
+            build_exports=lambda _: self.exports,
+            notify_owner=tell_nobody,
+            find_accounts=self.find_accounts,
+        ).feature()
         options = Options(role=role, clock=self.clock, features=[feature], accounts=self.links)
         made = running(self.store, ScriptedModel(), options, channel=KeptChannel(channel), life=f"life{self._lives}")
         async with made as bench:

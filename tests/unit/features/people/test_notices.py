@@ -36,7 +36,7 @@ def people_tape(store: TapeStore) -> TapeService:
 
 
 def forgotten(wish: int, mentions: dict[str, tuple[tuple[int, int], ...]] | None = None) -> list[TapeEntry]:
-    told = PersonForgotten(wish, 7, 3, 1, mentions or {}, (), is_in_settings=False)  # type: ignore[arg-type]
+    told = PersonForgotten(wish, 7, 3, 1, mentions or {}, (), is_in_settings=False)
     return [told.to_entry(), ForgettingFinished(wish).to_entry()]
 
 
