@@ -42,28 +42,36 @@ class ForgottenPerson(Struct, frozen=True):
 
     def is_identified_in(self, text: str) -> bool:
         """Return true if a text holds an account or a direct chat of theirs."""
-        pattern = _identity(self.accounts, self.chats)
-        return pattern is not None and pattern.search(text) is not None
+        words, pattern = _identity(self.accounts, self.chats)
+        # Most texts hold none of them, and a search for an expression takes long.
+        return any(word in text for word in words) and pattern.search(text) is not None
 
     def is_named_in(self, text: str) -> bool:
         """Return true if a text holds one of their names as a word, in any case."""
-        pattern = _names(self.names)
-        return pattern is not None and pattern.search(text) is not None
+        words, pattern = _names(self.names)
+        if text.isascii():
+            lower = text.lower()
+            if not any(word in lower for word in words):
+                return False
+        return bool(words) and pattern.search(text) is not None
 
 
 @cache
-def _identity(accounts: tuple[tuple[str, str], ...], chats: tuple[str, ...]) -> re.Pattern[str] | None:
+def _identity(accounts: tuple[tuple[str, str], ...], chats: tuple[str, ...]) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return the texts that identify somebody, and an expression for one of them as a whole."""
     whole = dict.fromkeys([*(":".join(account) for account in accounts), *chats])
-    numbers = [number for _, number in accounts if len(number.lstrip("-")) >= MIN_SEARCHED_DIGITS]
+    numbers = dict.fromkeys(number for _, number in accounts if len(number.lstrip("-")) >= MIN_SEARCHED_DIGITS)
     words = [rf"(?<![\w:-]){re.escape(text)}(?!\w)" for text in whole]
-    words += [rf"(?<![0-9]){re.escape(number)}(?![0-9])" for number in dict.fromkeys(numbers)]
-    return re.compile("|".join(words)) if words else None
+    words += [rf"(?<![0-9]){re.escape(number)}(?![0-9])" for number in numbers]
+    return (*whole, *numbers), re.compile("|".join(words))
 
 
 @cache
-def _names(names: tuple[str, ...]) -> re.Pattern[str] | None:
-    words = [rf"(?<!\w){re.escape(name)}(?!\w)" for name in names if len(name) >= MIN_SEARCHED_NAME]
-    return re.compile("|".join(words), re.IGNORECASE) if words else None
+def _names(names: tuple[str, ...]) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return the names in lower case, and an expression for one of them as a word, in any case."""
+    long = [name for name in names if len(name) >= MIN_SEARCHED_NAME]
+    words = [rf"(?<!\w){re.escape(name)}(?!\w)" for name in long]
+    return tuple(name.lower() for name in long), re.compile("|".join(words), re.IGNORECASE)
 
 
 class Restatement(Struct, frozen=True):
@@ -81,4 +89,7 @@ class Restatement(Struct, frozen=True):
 
 
 RestateTape: TypeAlias = Callable[[str, Sequence[TapeEntry], ForgottenPerson, Set[int]], Restatement]
-"""Say what a tape needs: its name, its entries that are not erased yet, the person, and the ids that will be erased."""
+"""Say what a tape needs: its name, its entries that are not erased yet, the person, and the ids that will be erased.
+
+Of the tape of a chat it is asked only if something is erased there.
+"""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -171,9 +172,16 @@ class _PersonFinder:
         """The tapes of the person's direct chats, without archives."""
         self._sessions: dict[str, str] = {}
         """The sessions of the tapes of chats, archives included."""
+        self._sent: dict[str, set[object]] = defaultdict(set)
+        """The messages that arrived, by outbox tape."""
+        self._checkpoints: dict[str, list[int]] = defaultdict(list)
+        """The states that were folded from tapes of the system, by tape."""
 
     async def find(self, account: tuple[str, str]) -> PersonTraces:
-        """Find the traces of the person with an account."""
+        """Find the traces of the person with an account.
+
+        All tapes are read twice, a page at a time: for what names the person or is made of that, then for their words.
+        """
         tapes = await self._store.tapes()
         person = await self._identify(tuple(await self._deps.find_accounts(account)), tapes)
         traces, copies = PersonTraces(person), CopyIndex(self._references, self._deps.copying_events)
@@ -185,60 +193,63 @@ class _PersonFinder:
             if tape.archived_from in self._own_tapes or person.has_chat(self._sessions[tape.name]):
                 self._own_tapes.add(tape.name)
         for tape in chats:
-            entries = await self._read(tape.name)
-            self._mark_chat(traces, tape.name, entries)
-            copies.add(tape.name, entries)
+            await self._mark_chat(traces, tape.name, copies)
         for tape in system:
-            entries = await self._read(tape.name)
-            self._mark_system(traces, tape.name, entries)
-            copies.add(tape.name, entries)
+            await self._mark_system(traces, tape.name, copies)
         for name, ids in copies.find_copies(traces.ids).items():
             traces.ids[name] |= ids
         for tape in (*chats, *system):
-            entries = await self._read(tape.name)
-            self._restate(traces, tape, entries)
+            await self._restate(traces, tape)
         for tape in (*chats, *system):
-            await self._mark_words(traces, tape.name, await self._read(tape.name))
+            if tape.name not in self._own_tapes:  # all of it goes
+                await self._mark_words(traces, tape.name)
         await self._find_loose_blobs(traces)
-        self._add_checkpoints(
-            traces, {tape.name: await self._read(tape.name) for tape in system if traces.ids[tape.name]}
-        )
+        for name, checkpoints in self._checkpoints.items():  # each state is folded again, without the person
+            if traces.ids[name]:
+                traces.ids[name] |= set(checkpoints)
         traces.ids = {name: ids for name, ids in traces.ids.items() if ids}
         return traces
 
-    async def _read(self, tape: str) -> list[TapeEntry]:
-        """Return the entries of a tape with content."""
-        entries: list[TapeEntry] = []
+    async def _pages(self, tape: str, **filters: Any) -> AsyncIterator[list[TapeEntry]]:
+        """Yield the entries of a tape with content that these filters of a query let pass, a page at a time."""
         after = 0
         while True:
-            page = (await self._store.fetch([TapeQuery(tape, IdRanges(((after + 1, None),)), limit=PAGE_ENTRIES)]))[0]
-            entries += [entry for entry in page if not entry.erased]
+            query = TapeQuery(tape, IdRanges(((after + 1, None),)), limit=PAGE_ENTRIES, **filters)
+            page = (await self._store.fetch([query]))[0]
+            yield [entry for entry in page if not entry.erased]
             if len(page) < PAGE_ENTRIES:
-                return entries
+                return
             after = page[-1].id
 
     async def _identify(self, accounts: tuple[tuple[str, str], ...], tapes: Sequence[TapeSummary]) -> ForgottenPerson:
         """Find the chats and the names of the person, and their messages in the inboxes."""
         person = ForgottenPerson(accounts)
         chats, names = {":".join(account) for account in accounts}, set[str]()
-        for tape in tapes:
-            if not tape.name.startswith(SYSTEM_TAPE_PREFIX):
-                continue
-            for entry in await self._read(tape.name):
-                if not self._names_person(entry, person, channel_of(tape.name)):
-                    continue
-                data = _mapping(entry.payload.get("data"))
-                sender = _mapping(data.get("sender"))
-                channel = str(data.get("channel") or channel_of(tape.name))
-                if tape.name.startswith(INBOX_PREFIX) and sender and person.has_account(channel, str(sender.get("id"))):
-                    self._inbounds.add((tape.name, entry.id))
-                    names.add(str(sender.get("name") or ""))
-                    if data.get("direct") is True:
-                        self._own_tapes.add(session_tape(self._deps.workspace, str(data.get("session"))))
-                        chats.add(f"{channel}:{data.get('chat')}")
-                elif isinstance(data.get("name"), str) and person.has_account(channel, str(data.get("id"))):
-                    names.add(str(data["name"]))
+        naming = tuple(name for name in self._references.events if self._references.of_event(name).people)
+        for name in (tape.name for tape in tapes if tape.name.startswith(SYSTEM_TAPE_PREFIX)):
+            for number in dict.fromkeys(number for _, number in accounts):
+                async for page in self._pages(name, kinds=(Kind.EVENT,), names=naming, text=number):
+                    for entry in page:
+                        self._note_identity(name, entry, person, chats, names)
         return structs.replace(person, chats=tuple(sorted(chats)), names=tuple(sorted(names - {""})))
+
+    def _note_identity(
+        self, tape: str, entry: TapeEntry, person: ForgottenPerson, chats: set[str], names: set[str]
+    ) -> None:
+        """Note the message, the direct chat and the name that a fact of the system tells of the person."""
+        if not self._names_person(entry, person, channel_of(tape)):
+            return
+        data = _mapping(entry.payload.get("data"))
+        sender = _mapping(data.get("sender"))
+        channel = str(data.get("channel") or channel_of(tape))
+        if tape.startswith(INBOX_PREFIX) and sender and person.has_account(channel, str(sender.get("id"))):
+            self._inbounds.add((tape, entry.id))
+            names.add(str(sender.get("name") or ""))
+            if data.get("direct") is True:
+                self._own_tapes.add(session_tape(self._deps.workspace, str(data.get("session"))))
+                chats.add(f"{channel}:{data.get('chat')}")
+        elif isinstance(data.get("name"), str) and person.has_account(channel, str(data.get("id"))):
+            names.add(str(data["name"]))
 
     def _names_person(self, entry: TapeEntry, person: ForgottenPerson, channel: str) -> bool:
         """Return true if a field of an entry names the person; `channel`: of ids beside which none stands."""
@@ -247,33 +258,36 @@ class _PersonFinder:
             return True
         return any(person.has_account(channel, str(number)) for number in self._references.find_meta_people(entry))
 
-    def _mark_chat(self, traces: PersonTraces, tape: str, entries: Sequence[TapeEntry]) -> None:
+    async def _mark_chat(self, traces: PersonTraces, tape: str, copies: CopyIndex) -> None:
         """Mark what names the person on the tape of a chat, their turns included."""
-        person, session = traces.person, self._sessions[tape]
-        turns = {
-            str(entry.meta.get("turn"))
-            for entry in entries
-            if entry.name in TurnStart.EVENTS and self._is_own_turn(entry)
-        }
+        turns = set[str]()
+        async for page in self._pages(tape, kinds=(Kind.EVENT,), names=TurnStart.EVENTS):
+            turns |= {str(entry.meta.get("turn")) for entry in page if self._is_own_turn(entry)}
         self._turns |= turns
-        if tape in self._own_tapes:
-            traces.ids[tape] |= {entry.id for entry in entries}
-            traces.words.add(_texts_of(entries))
+        async for page in self._pages(tape):
+            copies.add(tape, page)
+            if tape in self._own_tapes:
+                traces.ids[tape] |= {entry.id for entry in page}
+                traces.words.add(_texts_of(page))
+            else:
+                for entry in page:
+                    self._mark_said(traces, tape, entry, turns)
+
+    def _mark_said(self, traces: PersonTraces, tape: str, entry: TapeEntry, turns: Set[str]) -> None:
+        """Mark an entry of a chat with others that the person said, that names them, or that is of one of their turns."""
+        person, channel = traces.person, self._sessions[tape].partition(":")[0]
+        sender, quote = _mapping(entry.meta.get("sender")), _mapping(entry.meta.get("quote"))
+        is_of_person = person.has_account(channel, str(sender.get("id"))) if sender else False
+        is_in_turn = entry.meta.get("turn") in turns and (not sender or is_of_person)
+        if not (is_of_person or is_in_turn or self._names_person(entry, person, channel)):
             return
-        channel = session.partition(":")[0]
-        for entry in entries:
-            sender, quote = _mapping(entry.meta.get("sender")), _mapping(entry.meta.get("quote"))
-            is_of_person = person.has_account(channel, str(sender.get("id"))) if sender else False
-            is_in_turn = entry.meta.get("turn") in turns and (not sender or is_of_person)
-            if not (is_of_person or is_in_turn or self._names_person(entry, person, channel)):
-                continue
-            if is_in_turn and _is_plain_anchor(entry):
-                continue
-            traces.ids[tape].add(entry.id)
-            if is_of_person:
-                traces.words.add(_texts_of([entry]))
-            elif entry.kind == Kind.MESSAGE and sender and quote:  # words of another, with a quote of the person
-                traces.added[tape].append(_without_quote(tape, entry))
+        if is_in_turn and _is_plain_anchor(entry):
+            return
+        traces.ids[tape].add(entry.id)
+        if is_of_person:
+            traces.words.add(_texts_of([entry]))
+        elif entry.kind == Kind.MESSAGE and sender and quote:  # words of another, with a quote of the person
+            traces.added[tape].append(_without_quote(tape, entry))
 
     def _is_own_turn(self, start: TapeEntry) -> bool:
         """Return true if a turn began with a message of the person."""
@@ -281,24 +295,30 @@ class _PersonFinder:
         first = inbounds[0] if isinstance(inbounds, (list, tuple)) and inbounds else None
         return isinstance(first, (list, tuple)) and tuple(first) in self._inbounds
 
-    def _mark_system(self, traces: PersonTraces, tape: str, entries: Sequence[TapeEntry]) -> None:
+    async def _mark_system(self, traces: PersonTraces, tape: str, copies: CopyIndex) -> None:
         """Mark what names the person on a tape of the system, and what their turns wrote there."""
         person, channel, ids = traces.person, channel_of(tape), traces.ids[tape]
-        done = {number for entry in entries if entry.name in InboundsDone.EVENTS for number in entry.data["inbounds"]}
-        is_inbox = tape.startswith(INBOX_PREFIX)
-        for entry in entries:
-            if entry.kind != Kind.EVENT or entry.name in _STAYING or (entry.name or "").endswith("/checkpoint"):
-                continue
-            data = entry.data
-            is_own = (tape, entry.id) in self._inbounds
-            is_from_turn = not is_inbox and self._is_from_turn(entry, tape)
-            if is_own or is_from_turn or person.is_identified_in(_raw(entry)):
-                ids.add(entry.id)
-            elif self._names_person(entry, person, channel):
-                if not is_inbox or entry.name != "inbox/received" or entry.id in done:
-                    ids.add(entry.id)  # the message of another that quotes them is on the tape of its chat
-            elif data.get("intent") in ids:
-                ids.add(entry.id)
+        is_inbox, done, naming = tape.startswith(INBOX_PREFIX), set[int](), set[int]()
+        async for page in self._pages(tape):
+            copies.add(tape, page)
+            for entry in page:
+                if _is_checkpoint(entry):
+                    self._checkpoints[tape].append(entry.id)
+                if entry.kind != Kind.EVENT or entry.name in _STAYING or _is_checkpoint(entry):
+                    if entry.name in InboundsDone.EVENTS:
+                        done |= set(entry.data["inbounds"])
+                    continue
+                data = entry.data
+                if entry.name == RECEIPT:
+                    self._sent[tape].add(data.get("intent"))
+                is_own = (tape, entry.id) in self._inbounds
+                is_from_turn = not is_inbox and self._is_from_turn(entry, tape)
+                if is_own or is_from_turn or data.get("intent") in ids or person.is_identified_in(_raw(entry)):
+                    ids.add(entry.id)
+                elif self._names_person(entry, person, channel):
+                    # The message of another that quotes them is on the tape of its chat, once it is done.
+                    (naming if is_inbox and entry.name == "inbox/received" else ids).add(entry.id)
+        ids |= naming & done
 
     def _is_from_turn(self, entry: TapeEntry, tape: str) -> bool:
         """Return true if a turn of the person wrote an entry, or an intent answers one of their messages."""
@@ -309,13 +329,18 @@ class _PersonFinder:
         inbox = tape.replace(f"{OUTBOX_PREFIX}/", INBOX_PREFIX, 1) if tape.startswith(f"{OUTBOX_PREFIX}/") else ""
         return (inbox, entry.data.get("inbound")) in self._inbounds
 
-    def _restate(self, traces: PersonTraces, tape: TapeSummary, entries: Sequence[TapeEntry]) -> None:
+    async def _restate(self, traces: PersonTraces, tape: TapeSummary) -> None:
         """Apply the rules of the features to a tape."""
         is_system = tape.name.startswith(SYSTEM_TAPE_PREFIX)
-        if tape.name in self._own_tapes:
-            return
-        for prefix, rule in self._deps.rules:
-            if tape.name.startswith(prefix) if prefix else not is_system:
+        rules = [
+            rule
+            for prefix, rule in self._deps.rules
+            if (tape.name.startswith(prefix) if prefix else not is_system)
+            and (is_system or traces.ids[tape.name])  # on the tape of a chat nothing has to stay if nothing goes
+        ]
+        if rules and tape.name not in self._own_tapes:
+            entries = [entry async for page in self._pages(tape.name) for entry in page]
+            for rule in rules:
                 found: Restatement = rule(tape.name, entries, traces.person, traces.ids[tape.name])
                 traces.ids[tape.name] |= found.erased
                 traces.words.add(found.words)
@@ -326,46 +351,50 @@ class _PersonFinder:
         if not traces.added.get(tape.name):
             traces.added.pop(tape.name, None)
 
-    async def _mark_words(self, traces: PersonTraces, tape: str, entries: Sequence[TapeEntry]) -> None:
+    async def _mark_words(self, traces: PersonTraces, tape: str) -> None:
         """Mark results, records and prompts with the person's words; note what others say of them."""
-        ids, person = traces.ids[tape], traces.person
-        is_system = tape.startswith(SYSTEM_TAPE_PREFIX)
-        sent = {entry.data.get("intent") for entry in entries if entry.name == RECEIPT}
-        for entry in entries:
-            if entry.id in ids or entry.name in _STAYING:
-                continue
-            text = _raw(entry)
-            is_told = traces.words.is_in(text)
-            is_named = person.is_named_in(text)
-            if is_system:
-                is_copy = entry.name not in (INTENT, "inbox/received") or entry.id in sent
-                if is_copy and (is_told or (is_named and entry.id in sent)):
-                    ids.add(entry.id)
-            elif entry.kind in (Kind.MESSAGE, Kind.ANCHOR, Kind.TOOL_CALL):
-                if is_told or is_named or person.is_identified_in(text):
-                    traces.mentions[tape].add(entry.id)
-            elif is_told or person.is_identified_in(text):
-                ids.add(entry.id)
-            elif is_named:
-                traces.mentions[tape].add(entry.id)
-        if not is_system:
-            await self._mark_prompts(traces, tape, entries)
-
-    async def _mark_prompts(self, traces: PersonTraces, tape: str, entries: Sequence[TapeEntry]) -> None:
-        """Mark the steps whose prompts, kept as blobs, hold words of the person, and these blobs."""
-        checked: dict[str, bool] = {}
-        for entry in entries:
-            if entry.id in traces.ids[tape] or entry.name != STEP_EVENT:
-                continue
-            for name in _PROMPT_FIELDS:
-                digest = entry.data.get(name)
-                if not isinstance(digest, str):
+        ids, is_system, checked = traces.ids[tape], tape.startswith(SYSTEM_TAPE_PREFIX), dict[str, bool]()
+        async for page in self._pages(tape):
+            for entry in page:
+                if entry.id in ids or entry.name in _STAYING:
                     continue
-                if digest not in checked:
-                    checked[digest] = await self._is_about(traces, tape, digest)
-                if checked[digest]:
-                    traces.ids[tape].add(entry.id)
-                    traces.blobs[tape].add(digest)
+                if is_system:
+                    self._mark_record(traces, tape, entry)
+                else:
+                    self._mark_told(traces, tape, entry)
+                    await self._mark_prompts(traces, tape, entry, checked)
+
+    def _mark_record(self, traces: PersonTraces, tape: str, entry: TapeEntry) -> None:
+        """Mark an entry of the system with the person's words; a message to others with their name, once it is sent."""
+        is_sent = entry.id in self._sent[tape]
+        if entry.name in (INTENT, "inbox/received") and not is_sent:
+            return
+        text = _raw(entry)
+        if traces.words.is_in(text) or (is_sent and traces.person.is_named_in(text)):
+            traces.ids[tape].add(entry.id)
+
+    def _mark_told(self, traces: PersonTraces, tape: str, entry: TapeEntry) -> None:
+        """Mark an entry of a chat with the person's words, or note that somebody else says something of them."""
+        text, person = _raw(entry), traces.person
+        is_about = traces.words.is_in(text) or person.is_identified_in(text)
+        if is_about and entry.kind not in (Kind.MESSAGE, Kind.ANCHOR, Kind.TOOL_CALL):
+            traces.ids[tape].add(entry.id)
+        elif is_about or person.is_named_in(text):
+            traces.mentions[tape].add(entry.id)
+
+    async def _mark_prompts(self, traces: PersonTraces, tape: str, entry: TapeEntry, checked: dict[str, bool]) -> None:
+        """Mark a step whose prompts, kept as blobs, hold words of the person, and these blobs. `checked`: by digest."""
+        if entry.name != STEP_EVENT or entry.id in traces.ids[tape]:
+            return
+        for name in _PROMPT_FIELDS:
+            digest = entry.data.get(name)
+            if not isinstance(digest, str):
+                continue
+            if digest not in checked:
+                checked[digest] = await self._is_about(traces, tape, digest)
+            if checked[digest]:
+                traces.ids[tape].add(entry.id)
+                traces.blobs[tape].add(digest)
 
     async def _is_about(self, traces: PersonTraces, tape: str, digest: str) -> bool:
         try:
@@ -383,53 +412,48 @@ class _PersonFinder:
             if traces.ids.get(tape):
                 traces.blobs[tape] |= {digest for digest, _ in blobs}
 
-    def _add_checkpoints(self, traces: PersonTraces, tapes: Mapping[str, Sequence[TapeEntry]]) -> None:
-        """Mark the checkpoints of touched tapes: each state is folded again, without the person."""
-        for tape, entries in tapes.items():
-            traces.ids[tape] |= {
-                entry.id
-                for entry in entries
-                if (entry.kind == Kind.EVENT and (entry.name or "").endswith("/checkpoint"))
-                or (entry.kind == Kind.ANCHOR and entry.name in _MARKS)
-            }
+
+def _is_checkpoint(entry: TapeEntry) -> bool:
+    """Return true for a state that was folded from a tape of the system."""
+    if entry.kind == Kind.ANCHOR:
+        return entry.name in _MARKS
+    return entry.kind == Kind.EVENT and (entry.name or "").endswith("/checkpoint")
 
 
 def _raw(entry: TapeEntry) -> str:
-    return "\n".join(_strings([thaw(entry.payload), thaw(entry.meta)]))
+    texts: list[str] = []
+    _add_strings(texts, entry.payload)
+    _add_strings(texts, entry.meta)
+    return "\n".join(texts)
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Yield the texts and the numbers in a JSON value, keys included."""
-    if isinstance(value, Mapping):
+def _add_strings(texts: list[str], value: Any) -> None:
+    """Add the texts and the numbers in a JSON value, keys included, and those in a text that is JSON itself."""
+    if isinstance(value, str):
+        texts.append(value)
+        if value[:1] in ("{", "["):  # such as the arguments of a call
+            with suppress(ValueError, RecursionError):
+                _add_strings(texts, json.loads(value))
+    elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield str(key)
-            yield from _strings(item)
+            texts.append(str(key))
+            _add_strings(texts, item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _strings(item)
-    elif isinstance(value, str):
-        yield value
-        if value[:1] in "{[":
-            yield from _parsed(value)
+            _add_strings(texts, item)
     elif value is not None:
-        yield str(value)
+        texts.append(str(value))
 
 
-def _parsed(text: str) -> Iterator[str]:
-    """Yield the texts in a text that is JSON itself, such as the arguments of a call."""
-    try:
-        yield from _strings(json.loads(text))
-    except (ValueError, RecursionError):
-        return
-
-
-def _texts_of(entries: Iterable[TapeEntry]) -> Iterator[str]:
-    """Yield what people said and noted in these entries."""
+def _texts_of(entries: Iterable[TapeEntry]) -> list[str]:
+    """Return what people said and noted in these entries."""
+    texts: list[str] = []
     for entry in entries:
         if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user":
-            yield from _strings(thaw(entry.payload.get("content")))
+            _add_strings(texts, entry.payload.get("content"))
         elif entry.kind == Kind.EVENT and (entry.name or "").startswith("memory."):
-            yield from _strings(thaw(entry.data.get("content")))
+            _add_strings(texts, entry.data.get("content"))
+    return texts
 
 
 def _is_plain_anchor(entry: TapeEntry) -> bool:
