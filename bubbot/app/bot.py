@@ -365,6 +365,7 @@ async def open_bot(
             find_model=models.model_for_turn,
             lessons=lessons,
             owner_chat=owner_chat,
+            list_owners=directory.list_owners,
             names=features,
             factories=installed.factories,
             strategies=load_strategies(wrappers.strategies),

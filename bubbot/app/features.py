@@ -48,7 +48,7 @@ from bubbot.features.topics.view import find_current_topic, find_visits
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.gateway.inbox_views import SessionTraceView
-from bubbot.gateway.owner import OwnerChat
+from bubbot.gateway.owner import OwnerChat, OwnerNames
 from bubbot.home import Home
 from bubbot.middleware import AroundDelivery, AroundModel
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
@@ -127,6 +127,7 @@ class BotFeatures:
         find_model: FindModel,
         lessons: ModelLessons,
         owner_chat: OwnerChat,
+        list_owners: Callable[[str], Collection[str]],
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
         strategies: ContextStrategies = OWN_STRATEGIES,
@@ -139,6 +140,7 @@ class BotFeatures:
         Args:
             store: the tapes, for what reads those of all chats.
             owner_chat: notifies owners.
+            list_owners: returns the numeric ids of the owners on a channel.
             names: a subset of `FEATURES`.
             factories: the features of installed packages.
             memory_strategies: what packages offer that chooses for memory views.
@@ -156,6 +158,7 @@ class BotFeatures:
         self._trace_events = (*session_events(), *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.section(ScheduleSettings)) if "schedule" in names else None
+        self._find_owners = OwnerNames(list_owners, kernel.open_tape).find
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
         self._find_accounts = links.linked_accounts
         self.consents = ConsentService(kernel.open_tape(CONSENT_TAPE), kernel.projections, links.linked_accounts)
@@ -225,6 +228,7 @@ class BotFeatures:
                     build_exports=self._build_exports,
                     notify_owner=owner_chat.notify,
                     find_accounts=links.linked_accounts,
+                    find_owners=self._find_owners,
                 )
                 if "people" in names
                 else None
@@ -310,6 +314,7 @@ class BotFeatures:
                 wait_until_sent=self._kernel.wait_until_sent,
                 find_copies=self._find_copies,
                 name_tape=partial(read_session, self._store),
+                find_owners=self._find_owners,
                 restart=self._kernel.restart,
                 bot_name=settings.bot.name,
             ),

@@ -37,6 +37,13 @@ class ChannelDirectory:
         runtime = self._runtimes.get(inbound.channel)
         return runtime.link.role(inbound) if runtime else Role.STRANGER
 
+    def list_owners(self, channel: str) -> frozenset[str]:
+        """Return the numeric ids of the owners on a channel; empty if it does not run here."""
+        runtime = self._runtimes.get(channel)
+        access = runtime.policy.access if runtime else None
+        people = access.list_people(channel) if access else ()
+        return frozenset(person for person in people if access and access.role(channel, person) is Role.OWNER)
+
     async def admit(self, channel: str, person: str) -> None:
         """Answer the waiting message of a person who was let in, if the channel runs here."""
         if runtime := self._runtimes.get(channel):

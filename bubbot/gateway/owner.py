@@ -1,14 +1,22 @@
-"""Notices to the owner from outside any turn, in the direct chat in which an owner wrote last."""
+"""Owners: notices to them from outside any turn, in the direct chat in which one wrote last, and their names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from bubbot.gateway.channel_runtime import ChannelRuntime
+from bubbot.gateway.inbox_views import RECEIVED
+from bubbot.gateway.presses import escape_label
 from bubbot.gateway.requests import WriteNotice
 from bubbot.ports.channel import Outbound, Role
-from bubbot.tape.entry import TapeEntry
+from bubbot.ports.inbox import INBOX_PREFIX
+from bubbot.tape.entry import Kind, TapeEntry, text_field
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+
+MAX_FACTS_READ = 500
+"""Newest messages of a channel, or of a shard of it, to search for the names of owners."""
 
 
 class OwnerChat:
@@ -45,3 +53,27 @@ class OwnerChat:
             await channel_runtime.deliver(message)
             return True
         return False
+
+
+class OwnerNames:
+    """Finds the names of those who decide about the chats of a channel, as far as somebody may know them."""
+
+    def __init__(self, list_owners: Callable[[str], Collection[str]], open_tape: Callable[[str], TapeService]) -> None:
+        """Take what lists the numeric ids of the owners on a channel, and what opens tapes of the system."""
+        self._list_owners, self._open_tape = list_owners, open_tape
+
+    async def find(self, channel: str, sessions: Collection[str] | None = None) -> tuple[str, ...]:
+        """Return the names of the owners who wrote lately, as Markdown, escaped, since people choose their names.
+
+        Args:
+            sessions: the chats of whoever asks: owners who wrote elsewhere only are not named; None: all are.
+        """
+        owners, names = self._list_owners(channel), dict[str, str]()
+        for tape in self._open_tape(f"{INBOX_PREFIX}{channel}").shards() if owners else ():
+            query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=MAX_FACTS_READ)
+            for entry in (await tape.fetch([query]))[0]:
+                sender = entry.data.get("sender") if not entry.erased else None
+                number = text_field(sender, "id") if isinstance(sender, Mapping) else ""
+                if number in owners and (sessions is None or text_field(entry.data, "session") in sessions):
+                    names.setdefault(number, escape_label(text_field(sender, "name")) or number)
+        return tuple(sorted(names.values()))

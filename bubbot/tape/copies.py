@@ -7,17 +7,21 @@ turn its inbounds, a step what was shown) holds no words of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT, Correction, Handoff
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.references import ReferenceRegistry
-from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeStore
+from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeStore, TapeSummary
 
 COPYING_EVENTS = (*Correction.EVENTS, *Handoff.EVENTS)
 """The events of the kernel that hold words of the entries that they name."""
+PAGE_ENTRIES = 2_000
+CurrentName: TypeAlias = Callable[[str, str], str]
+"""Return the name that a tape has now, of a name that an entry cited and the date of that entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +46,20 @@ class CopyIndex:
     Attributes:
         references: the declared references.
         events: the events of features that hold words of the entries that they name.
+        current_name: finds the archive that a tape has become since an entry cited it.
     """
 
     references: ReferenceRegistry
     events: Collection[str] = ()
+    current_name: CurrentName = lambda name, _date: name
     _copies: dict[str, list[tuple[int, int, str, int]]] = field(default_factory=dict)
 
     def add(self, tape: str, entries: Iterable[TapeEntry]) -> None:
         """Take in entries of a tape."""
         for entry in entries:
             for source, low, high in self._find_originals(tape, entry):
-                self._copies.setdefault(source, []).append((low, high, tape, entry.id))
+                name = self.current_name(source, entry.date)
+                self._copies.setdefault(name, []).append((low, high, tape, entry.id))
 
     def find_copies(self, erased: Mapping[str, Collection[int]]) -> dict[str, set[int]]:
         """Return the entries that are copies of these entries, or copies of such copies, without these themselves."""
@@ -93,23 +100,69 @@ async def find_copies_of_tape(
     Args:
         events: see `CopyIndex`.
     """
+    own = {each.name for each in await store.tapes() if tape in (each.name, each.archived_from)}
+    return (await find_copies_of_tapes(store, {tape: own}, references, events))[tape]
+
+
+async def find_copies_of_tapes(
+    store: TapeStore,
+    erased: Mapping[str, Collection[str]],
+    references: ReferenceRegistry,
+    events: Collection[str] = (),
+) -> dict[str, list[KnownCopies]]:
+    """Find what the other tapes of chats hold of tapes, in one pass over all of them.
+
+    Args:
+        erased: the tapes that are erased together, by a name for them, which the result has, too.
+        events: see `CopyIndex`.
+    """
     summaries = await store.tapes()
-    own = {each.name: range(1, each.head + 1) for each in summaries if tape in (each.name, each.archived_from)}
-    others = [each.name for each in summaries if each.name not in own and not each.name.startswith(SYSTEM_TAPE_PREFIX)]
-    index, prompts = CopyIndex(references, events), dict[str, list[int]]()
-    for name in others:
-        entries = [entry for entry in (await store.fetch([TapeQuery(name)]))[0] if not entry.erased]
-        index.add(name, entries)
-        steps = (entry for entry in entries if entry.kind == Kind.EVENT and entry.name == STEP_EVENT)
-        shown = [step.id for step in steps if any(place in own for place, _, _ in references.find_cited(name, step))]
-        if shown:
-            prompts[name] = shown
-    copies = index.find_copies(own)
-    return [
-        KnownCopies(name, tuple(sorted(copies.get(name, ()))), tuple(prompts.get(name, ())))
-        for name in others
-        if name in copies or name in prompts
-    ]
+    current_name = await find_current_names(store, summaries)
+    index, prompts = CopyIndex(references, events, current_name), dict[str, list[tuple[int, frozenset[str]]]]()
+    every = {name for names in erased.values() for name in names}
+    chats = [each.name for each in summaries if not each.name.startswith(SYSTEM_TAPE_PREFIX)]
+    for name in chats:
+        after = 0
+        while page := (await store.fetch([TapeQuery(name, IdRanges(((after + 1, None),)), limit=PAGE_ENTRIES)]))[0]:
+            entries = [entry for entry in page if not entry.erased]
+            index.add(name, entries)
+            for step in (entry for entry in entries if entry.kind == Kind.EVENT and entry.name == STEP_EVENT):
+                cited = {current_name(place, step.date) for place, _, _ in references.find_cited(name, step)}
+                if shown := frozenset(cited & every):
+                    prompts.setdefault(name, []).append((step.id, shown))
+            after = page[-1].id
+    heads, found = {each.name: each.head for each in summaries}, dict[str, list[KnownCopies]]()
+    for key, names in erased.items():
+        copies = index.find_copies({name: range(1, heads[name] + 1) for name in names})
+        known = (
+            KnownCopies(
+                name,
+                tuple(sorted(copies.get(name, ()))),
+                tuple(step for step, shown in prompts.get(name, ()) if not shown.isdisjoint(names)),
+            )
+            for name in chats
+            if name not in names
+        )
+        found[key] = [each for each in known if each.entries or each.prompts]
+    return found
+
+
+async def find_current_names(store: TapeStore, tapes: Sequence[TapeSummary]) -> CurrentName:
+    """Return what finds the archive that a tape has become since it was cited: its name is that of a new tape now."""
+    archives: dict[str, list[tuple[str, str]]] = {}
+    for tape in tapes:
+        if tape.archived_from is not None:
+            last = (await store.fetch([TapeQuery(tape.name, newest=True, limit=1)]))[0]
+            archives.setdefault(tape.archived_from, []).append((last[0].date if last else "", tape.name))
+    for ended in archives.values():
+        ended.sort()
+
+    def find_current_name(name: str, date: str) -> str:
+        if not date:
+            return name
+        return next((archive for until, archive in archives.get(name, ()) if date <= until), name)
+
+    return find_current_name
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -6,22 +6,24 @@ only bytes that no entry names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.own_features import quoting_events
+from bubbot.app.own_features import copying_events, quoting_events
 from bubbot.app.tapes import tape_service
-from bubbot.cli.tape.results import CollectedArchive, Collection
+from bubbot.cli.tape.results import CollectedArchive, Collection, CopiesElsewhere
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.shell_command import CommandContext
+from bubbot.tape.copies import KnownCopies, find_copies_of_tapes
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.events import TapeErased
@@ -41,12 +43,14 @@ class ExpiredTape(Struct, frozen=True):
         session: its session id; empty if it has none.
         at: the time at which it was archived.
         entries: the number of entries that still have content.
+        copies: what other chats hold of it; that stays.
     """
 
     name: str
     session: str
     at: datetime
     entries: int
+    copies: tuple[CopiesElsewhere, ...] = ()
 
 
 class GcPlan(Struct, frozen=True):
@@ -83,7 +87,7 @@ class GcPlan(Struct, frozen=True):
         return Collection(
             blobs is None,
             self.days,
-            tuple(CollectedArchive(each.name, each.session, each.entries) for each in self.archives),
+            tuple(CollectedArchive(each.name, each.session, each.entries, each.copies) for each in self.archives),
             len(self.forks),
             sum(map(len, self.blobs.tapes.values())) if blobs is None else blobs,
             size,
@@ -104,9 +108,28 @@ async def plan_gc(store: TapeStore, settings: Settings, older: int | None, at: d
             continue
         if entries := await garbage.count_erasable(tape.name):
             archives.append(ExpiredTape(tape.name, await read_session(store, tape.name), since, entries))
+    if archives:
+        archives = await _add_copies(store, archives)
     turns = [fork for fork in await store.forks() if not fork.parent]  # nested forks are merged with them
     forks = tuple(fork for fork in turns if _last_activity(fork) <= at - ABANDONED_FORK_AGE)
     return GcPlan(days, tuple(archives), forks, await garbage.find_unreferenced_blobs())
+
+
+async def _add_copies(store: TapeStore, archives: Sequence[ExpiredTape]) -> list[ExpiredTape]:
+    """Add to each archive what other chats hold of it: it outlives the archive, as after `,reset erase copies=keep`."""
+    # Imported here: features of packages may load the whole kernel, and every command of tapes loads this file.
+    from bubbot.app.installed import load_features
+
+    references, together = load_features().references, {each.name: (each.name,) for each in archives}
+    found = await find_copies_of_tapes(store, together, references, copying_events())
+
+    async def name(copies: KnownCopies) -> CopiesElsewhere:
+        session = await read_session(store, copies.tape)
+        return CopiesElsewhere(copies.tape, session, len(copies.entries), len(copies.prompts))
+
+    return [
+        structs.replace(each, copies=tuple([await name(copies) for copies in found[each.name]])) for each in archives
+    ]
 
 
 async def _archived_at(store: TapeStore, tape: TapeSummary) -> datetime | None:

@@ -212,6 +212,22 @@ class SizeResult(Struct, frozen=True):
     describe = footer
 
 
+class CopiesElsewhere(Struct, frozen=True):
+    """What another tape holds of an archive that is erased; it stays.
+
+    Attributes:
+        tape: the name of the other tape.
+        session: its session; empty if it has none.
+        entries: how many of its entries are made of entries of the archive.
+        prompts: how many of its kept prompts show some.
+    """
+
+    tape: str
+    session: str
+    entries: int
+    prompts: int
+
+
 class CollectedArchive(Struct, frozen=True):
     """An archive that is erased.
 
@@ -219,11 +235,13 @@ class CollectedArchive(Struct, frozen=True):
         name: its name.
         session: its session; empty if it has none.
         entries: how many entries still had content.
+        copies: what other chats hold of it, which stays.
     """
 
     name: str
     session: str
     entries: int
+    copies: tuple[CopiesElsewhere, ...] = ()
 
 
 class GcResult(Struct, frozen=True):
@@ -262,6 +280,11 @@ class Collection(GcResult, frozen=True, kw_only=True):
     def describe(self, caller: Caller) -> str:
         """Write a line for each kind of data, and how large the database is."""
         say, form = caller.texts.say, "planned" if self.dry_run else "done"
+
+        def say_copies(copies: CopiesElsewhere) -> str:
+            chat = printable(copies.session or copies.tape)
+            return say("reset_copies_line", chat=chat, entries=copies.entries, prompts=copies.prompts)
+
         if self.days is None:
             lines = [say("GcResult.forever")]
         else:
@@ -278,6 +301,9 @@ class Collection(GcResult, frozen=True, kw_only=True):
         else:
             lines.append(say("GcResult.size", size=format_bytes(self.size or 0), freed=format_bytes(self.freed or 0)))
             lines += [] if self.gives_back else [say("GcResult.earlier")]
+        for archive in self.archives:
+            if archive.copies:
+                lines += [say("CollectedArchive.copies", name=archive.name), *map(say_copies, archive.copies)]
         return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from bubbot.command import make_tools
 from bubbot.feature import Feature
 from bubbot.features.conversation.commands import ConversationCommands
 from bubbot.features.conversation.model import ModelCommands
-from bubbot.features.conversation.reset import FindCopies, FindTraces, KeepsMemory, ResetCommands
+from bubbot.features.conversation.reset import FindCopies, FindOwners, FindTraces, KeepsMemory, ResetCommands
 from bubbot.features.conversation.tape import tape_tools
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.health import HealthReport
@@ -35,6 +35,7 @@ def conversation_feature(
     wait_until_sent: Callable[[Turn], Awaitable[None]] | None = None,
     find_copies: FindCopies | None = None,
     name_tape: Callable[[str], Awaitable[str]] | None = None,
+    find_owners: FindOwners | None = None,
     restart: Callable[[], None] = lambda: None,
     bot_name: str = "bubbot",
 ) -> Feature:
@@ -54,6 +55,7 @@ def conversation_feature(
         wait_until_sent: returns when nothing for the chat of a turn is being sent any more.
         find_copies: finds what other chats hold of a tape, for `,reset erase`.
         name_tape: returns the session of a tape.
+        find_owners: names those who decide about the chats of a channel.
         restart: lets the bot start again.
         bot_name: the name of the bot, for `,start`.
     """
@@ -68,6 +70,7 @@ def conversation_feature(
         wait_until_sent=wait_until_sent,
         find_copies=find_copies,
         name_tape=name_tape,
+        find_owners=find_owners,
         restart=restart,
     )
     tools = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, Protocol, TypeAlias
 
@@ -20,6 +20,8 @@ from bubbot.tool import INSIDE, CommandHelp, HelpTopic
 
 FindCopies: TypeAlias = Callable[[str], Awaitable[Sequence[KnownCopies]]]
 """Return what the tapes of other chats hold of a tape."""
+FindOwners: TypeAlias = Callable[[str, Collection[str] | None], Awaitable[Sequence[str]]]
+"""Return the names of the owners on a channel who wrote lately, of those who wrote in certain sessions; None: in any."""
 FindTraces: TypeAlias = Callable[[Turn], Awaitable[Sequence[str]]]
 """Return further tapes with texts of a turn's session."""
 
@@ -79,6 +81,7 @@ class ResetCommands:
         wait_until_sent: Callable[[Turn], Awaitable[None]] | None = None,
         find_copies: FindCopies | None = None,
         name_tape: Callable[[str], Awaitable[str]] | None = None,
+        find_owners: FindOwners | None = None,
         restart: Callable[[], None] = lambda: None,
     ) -> None:
         """Build it.
@@ -92,11 +95,13 @@ class ResetCommands:
             wait_until_sent: returns when nothing for the chat of a turn is being sent any more.
             find_copies: finds what other chats hold of a tape; None without them.
             name_tape: returns the session of a tape, for people.
+            find_owners: names those who decide about the chats of a channel.
             restart: lets the bot start again, so that no window of another chat holds what was erased there.
         """
         self._traces, self._forget, self._memory = traces, forget, memory
         self._view_traces, self._find_traces, self._wait_until_sent = view_traces, find_traces, wait_until_sent
         self._find_copies, self._name_tape, self._restart = find_copies, name_tape, restart
+        self._find_owners = find_owners
 
     @command(
         "session reset",
@@ -147,7 +152,13 @@ class ResetCommands:
     async def _describe_copies(self, caller: Caller, copies: KnownCopies) -> str:
         name = (await self._name_tape(copies.tape) if self._name_tape else "") or copies.tape
         entries, prompts = len(copies.entries), len(copies.prompts)
-        return caller.texts.say("reset_copies_line", chat=name, entries=entries, prompts=prompts)
+        line = caller.texts.say("reset_copies_line", chat=name, entries=entries, prompts=prompts)
+        # In a group its members read along: they learn the names of those only who wrote there.
+        sessions = None if caller.has_power else [caller.required_turn.session]
+        owners = await self._find_owners(name.partition(":")[0], sessions) if self._find_owners else ()
+        if not owners:
+            return line
+        return caller.texts.say("reset_copies_owners", line=line, owners=caller.texts.say("list_comma").join(owners))
 
     async def _collect_traces(self, turn: Turn, tapes: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Find the entries to erase on these tapes; messages that did not arrive yet end with them."""

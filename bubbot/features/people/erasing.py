@@ -25,7 +25,7 @@ from bubbot.ports.inbox import INBOX_PREFIX, InboundsDone, InboundsInterrupted
 from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import CollectsGarbage
-from bubbot.tape.copies import CopyIndex
+from bubbot.tape.copies import CopyIndex, find_current_names
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, thaw, timestamp
 from bubbot.tape.events import STEP_EVENT, TapeErased, TurnStart
 from bubbot.tape.fact import models_of
@@ -184,7 +184,8 @@ class _PersonFinder:
         """
         tapes = await self._store.tapes()
         person = await self._identify(tuple(await self._deps.find_accounts(account)), tapes)
-        traces, copies = PersonTraces(person), CopyIndex(self._references, self._deps.copying_events)
+        current_name = await find_current_names(self._store, tapes)
+        traces, copies = PersonTraces(person), CopyIndex(self._references, self._deps.copying_events, current_name)
         chats = [tape for tape in tapes if not tape.name.startswith(SYSTEM_TAPE_PREFIX)]
         system = [tape for tape in tapes if tape.name.startswith(SYSTEM_TAPE_PREFIX)]
         self._own_tapes |= {session_tape(self._deps.workspace, session) for session in person.chats}

@@ -11,7 +11,7 @@ from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.people.consent import ConsentService
 from bubbot.features.people.export import EXPORT_TIMEOUT_SECONDS, ExportCommands
 from bubbot.features.people.facts import PersonForgetting
-from bubbot.features.people.forget import ForgetCommands
+from bubbot.features.people.forget import FindOwners, ForgetCommands
 from bubbot.features.people.notices import ForgettingNotices
 from bubbot.gateway.requests import NotifyOwner
 from bubbot.ports.forgetting import PEOPLE_TAPE
@@ -31,6 +31,7 @@ class PeopleFeature:
         build_exports: Callable[[Any], ExportCommands],
         notify_owner: NotifyOwner,
         find_accounts: FindAccounts,
+        find_owners: FindOwners,
     ) -> None:
         """Build it.
 
@@ -39,11 +40,12 @@ class PeopleFeature:
             build_exports: builds the exports under these settings.
             notify_owner: notifies an owner in a direct chat.
             find_accounts: knows which accounts belong to one person.
+            find_owners: names those who decide about the chats of a channel.
         """
         self._kernel, self._consents = kernel, consents
         self._build_exports, self._exports = build_exports, build_exports(settings)
         self._notices = ForgettingNotices(kernel.open_tape(PEOPLE_TAPE), notify_owner)
-        self._commands = ForgetCommands(kernel.open_tape, find_accounts, kernel.restart)
+        self._commands = ForgetCommands(kernel.open_tape, find_accounts, kernel.restart, find_owners)
 
     def feature(self) -> Feature:
         """Build the record."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -16,7 +16,7 @@ from bubbot.ports.channel import Button, Role
 from bubbot.ports.forgetting import PEOPLE_TAPE
 from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.ports.people import Account, FindAccounts
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
@@ -25,6 +25,8 @@ from bubbot.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
 
 ACCESS_TAPE = "bubbot/access"
 RECEIVED = "inbox/received"
+FindOwners: TypeAlias = Callable[[str, Collection[str] | None], Awaitable[Sequence[str]]]
+"""Return the names of the owners on a channel who wrote lately, of those who wrote in certain sessions; None: in any."""
 CONFIRM = Meta(description="true once you have read what goes")
 
 
@@ -49,11 +51,13 @@ class ForgettingBegun(Struct, frozen=True):
         chats: in how many chats.
         who: whom the answer is for: `person` asked in a chat for themself, `owner` asked the running bot; `done`: a shell
             without a bot has done it.
+        owners: who decides about what others said of the person, as far as the person may know: by the names in their chats.
     """
 
     messages: int
     chats: int
     who: Literal["person", "owner", "done"]
+    owners: tuple[str, ...] = ()
 
     def describe(self, caller: Caller) -> str:
         """Say what goes, and where an owner sees what stays."""
@@ -61,7 +65,13 @@ class ForgettingBegun(Struct, frozen=True):
         listing = (
             "`bubbot access forgotten`" if caller.turn is None else caller.texts.format_commands(",access.forgotten")
         )
-        return caller.result_texts.say(f"ForgettingBegun{name}", messages=self.messages, chats=self.chats, list=listing)
+        say = caller.result_texts.say
+        told = say(f"ForgettingBegun{name}", messages=self.messages, chats=self.chats, list=listing)
+        if self.who != "person":
+            return told
+        owners = say("list_comma").join(self.owners)
+        decision = say("ForgettingBegun.owners", owners=owners) if owners else say("ForgettingBegun.no_owners")
+        return f"{told} {decision}"
 
 
 class MentionedRange(Struct, frozen=True):
@@ -117,11 +127,16 @@ class Forgotten(Struct, frozen=True):
 
 
 class _KnownMessages(Struct, frozen=True):
-    """The messages of a person, counted, and an entry that names them."""
+    """The messages of a person, counted, their sessions, and an entry that names them."""
 
     messages: int
-    chats: int
+    sessions: frozenset[str]
     entry: tuple[str, int]
+
+    @property
+    def chats(self) -> int:
+        """In how many chats they are; a thread is a part of one."""
+        return len({":".join(session.split(":", 2)[:2]) for session in self.sessions})
 
 
 class ForgetCommands:
@@ -132,6 +147,7 @@ class ForgetCommands:
         open_tape: Callable[[str], TapeService],
         find_accounts: FindAccounts,
         restart: Callable[[], None] | None = None,
+        find_owners: FindOwners | None = None,
     ) -> None:
         """Build them.
 
@@ -139,7 +155,9 @@ class ForgetCommands:
             open_tape: opens a tape of the system.
             find_accounts: knows which accounts belong to one person.
             restart: lets the running bot start again; None if none runs.
+            find_owners: names those who decide about the chats of a channel; None without a bot.
         """
+        self._find_owners = find_owners
         self._open_tape, self._find_accounts, self._restart = open_tape, find_accounts, restart
 
     async def _ask_me(self, caller: Caller, _args: ForgetMeArgs) -> ConfirmationNeeded | None:
@@ -159,9 +177,11 @@ class ForgetCommands:
     )
     async def forget_me(self, caller: Caller, args: ForgetMeArgs) -> ForgettingBegun:  # noqa: ARG002 - asked before
         """Forget you, for good: what you said in any chat, your names, memory, rights, jobs and files, and copies. It asks first."""
-        known = await self._find(*_own_account(caller))
+        channel, number = _own_account(caller)
+        known = await self._find(channel, number)
         caller.required_turn.tape.stage(PEOPLE_TAPE, [_wish(known, "person")])
-        return ForgettingBegun(known.messages, known.chats, "person")
+        owners = await self._find_owners(channel, known.sessions) if self._find_owners else ()
+        return ForgettingBegun(known.messages, known.chats, "person", tuple(owners))
 
     async def _ask_forget(self, _caller: Caller, args: ForgetArgs) -> ConfirmationNeeded | None:
         known = await self._find(*parse_account(args.person))
@@ -225,15 +245,15 @@ class ForgetCommands:
             raise ValueInvalid("forget_unknown", person=f"{channel}:{number}")
         for other in await self._find_accounts(account):
             found += await self._find_messages(other) if other != account else []
-        return _KnownMessages(len(found), len({chat for _, chat in found}), entry)
+        return _KnownMessages(len(found), frozenset(session for _, session in found), entry)
 
-    async def _find_messages(self, account: Account) -> list[tuple[tuple[str, int], tuple[str, str]]]:
-        """Return the messages of an account in its inbox, by tape and id, and the chat of each; oldest first in a shard."""
-        found: list[tuple[tuple[str, int], tuple[str, str]]] = []
+    async def _find_messages(self, account: Account) -> list[tuple[tuple[str, int], str]]:
+        """Return the messages of an account in its inbox, by tape and id, and the session of each; oldest first in a shard."""
+        found: list[tuple[tuple[str, int], str]] = []
         for tape in self._open_tape(f"{INBOX_PREFIX}{account[0]}").shards():
             query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(RECEIVED,))
             found += [
-                ((tape.name, entry.id), (account[0], str(entry.data.get("chat"))))
+                ((tape.name, entry.id), text_field(entry.data, "session"))
                 for entry in (await tape.fetch([query]))[0]
                 if _is_of(entry, account)
             ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bubbot.tape.anchor import anchor
-from bubbot.tape.copies import CopyIndex, KnownCopies, find_copies_of_tape
+from bubbot.tape.copies import CopyIndex, KnownCopies, find_copies_of_tape, find_copies_of_tapes
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fact import Fact
@@ -93,3 +93,21 @@ async def test_what_other_chats_hold_of_a_tape_and_its_archives(store: TapeStore
     await store.append([batch(note("the system's", source=["tape", 1]), tape="bubbot/x")])
     found = await find_copies_of_tape(store, "tape", KERNEL_REFERENCES)
     assert found == [KnownCopies("one", (1, 2)), KnownCopies("two", (), (2,))]
+
+
+async def test_copies_of_a_tape_that_was_archived_since_are_copies_of_the_archive(store: TapeStore) -> None:
+    def day(number: int) -> str:
+        return f"2026-11-{number:02}T00:00:00.000000+00:00"
+
+    await store.append([batch(note("a", date=day(1)), note("b", date=day(1)))])
+    copied = note("of the first", source=["tape", 2], date=day(2))
+    shown = event("loop.step", {"shown": [["tape", [[1, 2]]]]}).with_meta({}, day(2))
+    await store.append([batch(copied, shown, tape="one")])
+    await store.reset("tape", ResetBatch("tape@1"), [event("tape/archived").with_meta({}, day(3))])
+    await store.append([batch(note("of the second", source=["tape", 1], date=day(4)), tape="one")])
+    together = {"first": ("tape@1",), "second": ("tape",)}
+    assert await find_copies_of_tapes(store, together, KERNEL_REFERENCES) == {
+        "first": [KnownCopies("one", (1,), (2,))],
+        "second": [KnownCopies("one", (3,))],
+    }
+    assert await find_copies_of_tape(store, "tape", KERNEL_REFERENCES) == [KnownCopies("one", (1, 3), (2,))]

@@ -98,6 +98,29 @@ async def test_a_turn_cut_off_long_ago_is_merged_as_interrupted_whatever_its_cha
     assert [entry.name for entry in await whole(sqlite_store, inbox.name)] == ["inbox/received", "inbox/interrupted"]
 
 
+async def test_copies_of_an_archive_in_other_chats_are_named_before_and_after_and_stay(
+    sqlite_store: SqliteStore, clock: SteppingClock
+) -> None:
+    other = TapeService(sqlite_store, "other", now=clock, new_id=CountingIds(), session="test:reader")
+    tape = TapeService(sqlite_store, "tape", now=clock, new_id=CountingIds(), session="test:tape")
+    await tape.append([note("kept")])
+    shown = event("loop.step", {"shown": [["tape", [[1, 2]]]]})
+    begun = anchor("session/start", meta={"session": "test:reader"})
+    await other.append([begun, note("it says: kept", source=["tape", 1]), shown])
+    archive = await tape.reset()
+    later = await archived(sqlite_store, "unread", clock)
+    for dry_run in (True, False):
+        told = await collect(desk(sqlite_store), older=0, dry_run=dry_run)
+        assert told.data is not None
+        (copies,) = [each["copies"] for each in told.data["archives"] if each["name"] == archive]
+        assert list(copies) == [{"tape": "other", "session": "test:reader", "entries": 1, "prompts": 1}]
+        assert (
+            f"Other chats hold copies of {archive}, which stay:\n  test:reader: 1 entries, 1 kept prompts" in told.text
+        )
+        assert f"copies of {later}" not in told.text
+    assert not [entry for entry in await whole(sqlite_store, "other") if entry.erased]
+
+
 async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
     sqlite_store: SqliteStore, clock: SteppingClock
 ) -> None:

@@ -49,6 +49,11 @@ async def tell_nobody(*_: Any) -> bool:
     return False
 
 
+async def find_no_owner(*_: Any) -> tuple[str, ...]:
+    """Name no owner: none has written."""
+    return ()
+
+
 class PeopleHome:
     """The home over a store; each channel is run by a bench of its own, one after the other."""
 
@@ -94,6 +99,7 @@ class PeopleHome:
             build_exports=lambda _: self.exports,
             notify_owner=tell_nobody,
             find_accounts=self.find_accounts,
+            find_owners=find_no_owner,
         ).feature()
         options = Options(role=role, clock=self.clock, features=[feature], accounts=self.links)
         made = running(self.store, ScriptedModel(), options, channel=KeptChannel(channel), life=f"life{self._lives}")
