@@ -160,6 +160,13 @@ class _RemoteSender:
     result: asyncio.Future[TurnResult] | None = None
     shown: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def waits_in(self, session: str) -> bool:
+        """Return true if its client is still there, and sent the message in this session.
+
+        Clients choose the ids of their messages: one of another session may have chosen the same.
+        """
+        return self.session == session and not self.client.is_closed
+
 
 class RemoteChannel:
     """See `Channel` and `ShowsPreviews`.
@@ -211,7 +218,7 @@ class RemoteChannel:
 
     def preview(self, session: str, event: Preview) -> None:
         """See `ShowsPreviews`. The session's clients and the sender of the answered message get them."""
-        if isinstance(event, TurnStarted) and (sender := self._asked.get(event.message)) is not None:
+        if isinstance(event, TurnStarted) and (sender := self._asked.get(event.message)) and sender.waits_in(session):
             self._running[session] = sender.client
         clients = self._clients(session)
         asking = self._running.get(session)
@@ -240,8 +247,7 @@ class RemoteChannel:
 
         async def event(client: ChatClient, body: JsonObject) -> JsonObject:
             received = decode(body.get("event"), *EVENTS)
-            if received.channel != self.name:
-                raise ControlError(f"the event is of the channel {received.channel!r}, not of {self.name!r}")
+            self._require_own(received)
             if isinstance(received, Inbound):
                 self._remember(received.external_id, _RemoteSender(client, received.session))
             async with asyncio.timeout(CLIENT_READY_SECONDS):
@@ -251,6 +257,7 @@ class RemoteChannel:
 
         async def ask(client: ChatClient, body: JsonObject) -> JsonObject:
             inbound, files = decode(body.get("inbound"), Inbound), _decode_files(body.get("files", {}))
+            self._require_own(inbound)  # before a file is stored on a tape
             if inbound.model:
                 service.check_model(inbound.model)
             inbound = await store_files(service.tape_of(inbound.session), inbound, files)
@@ -285,8 +292,6 @@ class RemoteChannel:
         Raises:
             ConfigError: the message was accepted before.
         """
-        if inbound.channel != self.name:
-            raise ControlError(f"the message is of the channel {inbound.channel!r}, not of {self.name!r}")
         sender = _RemoteSender(client, inbound.session, service.tape_of(inbound.session))
         self._remember(inbound.external_id, sender)
         try:
@@ -313,7 +318,7 @@ class RemoteChannel:
     def _sender_of(self, part: MessagePart) -> _RemoteSender | None:
         """Return the sender of the message that a part answers; None if it disconnected or does not wait."""
         sender = self._asked.get(part.reply_to)
-        if sender is not None and (sender.session != self._session_of(part) or sender.client.is_closed):
+        if sender is not None and not sender.waits_in(self._session_of(part)):
             return None
         if sender is not None and sender.tape is not None and not part.key:
             return None  # a notice, such as how many turns are before this one, is not the answer
@@ -321,6 +326,11 @@ class RemoteChannel:
 
     async def _read_file(self, part: MessagePart) -> bytes | None:
         return await self.read_blob(part.file.digest) if part.file and part.file.digest else None
+
+    def _require_own(self, event: ChannelEvent) -> None:
+        """Raise `ControlError` if an event is of another channel, whose chats no client may write in."""
+        if event.channel != self.name:
+            raise ControlError(f"the event is of the channel {event.channel!r}, not of {self.name!r}")
 
     def _session(self, body: JsonObject) -> str:
         session = body.get("session")
