@@ -143,7 +143,7 @@ class ChatService:
 
 
 @dataclass
-class _RemoteSender:
+class RemoteSender:
     """The client that sent a message.
 
     Attributes:
@@ -183,7 +183,7 @@ class RemoteChannel:
         self.read_blob: Callable[[str], Awaitable[bytes]] = refuse_blob
         self._receive: asyncio.Future[Receive] | None = None
         self._attached: dict[str, list[ChatClient]] = {}
-        self._asked: dict[str, _RemoteSender] = {}
+        self._asked: dict[str, RemoteSender] = {}
         self._running: dict[str, ChatClient] = {}
 
     async def run(self, receive: Receive) -> None:
@@ -249,7 +249,7 @@ class RemoteChannel:
             received = decode(body.get("event"), *EVENTS)
             self._require_own(received)
             if isinstance(received, Inbound):
-                self._remember(received.external_id, _RemoteSender(client, received.session))
+                self._remember(received.external_id, RemoteSender(client, received.session))
             async with asyncio.timeout(CLIENT_READY_SECONDS):
                 receive = await asyncio.shield(self._receiver())
             await receive(received)
@@ -292,7 +292,7 @@ class RemoteChannel:
         Raises:
             ConfigError: the message was accepted before.
         """
-        sender = _RemoteSender(client, inbound.session, service.tape_of(inbound.session))
+        sender = RemoteSender(client, inbound.session, service.tape_of(inbound.session))
         self._remember(inbound.external_id, sender)
         try:
             sender.result = await service.accept(inbound)
@@ -315,7 +315,7 @@ class RemoteChannel:
         """Return the session of a part."""
         return ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
 
-    def _sender_of(self, part: MessagePart) -> _RemoteSender | None:
+    def _sender_of(self, part: MessagePart) -> RemoteSender | None:
         """Return the sender of the message that a part answers; None if it disconnected or does not wait."""
         sender = self._asked.get(part.reply_to)
         if sender is not None and not sender.waits_in(self._session_of(part)):
@@ -338,7 +338,7 @@ class RemoteChannel:
             raise ControlError(f"{session!r} is not a session of the channel {self.name!r}")
         return session
 
-    def _remember(self, external_id: str, sender: _RemoteSender) -> None:
+    def _remember(self, external_id: str, sender: RemoteSender) -> None:
         known = self._asked.get(external_id)
         if known is not None and not known.client.is_closed:
             return  # who repeats a message does not get the answer of the one that waits for it
@@ -395,7 +395,7 @@ async def _show_at(client: ChatClient, part: MessagePart, data: bytes | None, re
         raise DeliveryFailed(f"the chat failed ({type(error).__name__}); the answer waits for the next one") from error
 
 
-async def _turn_result(sender: _RemoteSender, text: str) -> AskResult:
+async def _turn_result(sender: RemoteSender, text: str) -> AskResult:
     """Return the result of the turn with this text, from the tape: the turn was merged before its text was sent."""
     await sender.accepted.wait()  # a command that overtakes has a result, but no turn
     if sender.result is not None and sender.result.done():
