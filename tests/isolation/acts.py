@@ -88,11 +88,13 @@ class Acts:
         world: where it happens.
         chance: draws.
         used: the tools that were called with drawn arguments.
+        done: the names of the acts that were drawn.
     """
 
     world: World
     chance: Random
     used: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
     _words: int = 0
     _granted: list[tuple[str, str]] = field(default_factory=list)
     _tools: list[tuple[str, Place]] = field(default_factory=list)
@@ -114,7 +116,9 @@ class Acts:
                 subject = self._subjects.pop()
                 self._foreground = self.chance.sample(PLACES, 4)
                 weights = [act.weight * (6 if subject in act.subjects else 1) for act in ACTS]
-            await self.chance.choices(ACTS, weights)[0].do(self)
+            drawn = self.chance.choices(ACTS, weights)[0]
+            self.done.add(drawn.do.__name__)
+            await drawn.do(self)
 
     def place(self, among: Sequence[Place] = PLACES) -> tuple[Place, str]:
         """Draw a chat, and who speaks there."""
@@ -493,9 +497,10 @@ class Acts:
 
     @act(3, "grants")
     async def delete(self) -> None:
-        """Somebody deletes a message, perhaps one that the bot did not answer; then another chat reads there."""
+        """Somebody deletes a message that the bot did not answer, perhaps one with a file; then another chat reads there."""
         place, sender = self.place(GROUPS)
-        await self.world.say(place, self._fact(), sender, addressed=False)
+        files = (self._file(),) if self.chance.random() < 0.3 else ()
+        await self.world.say(place, self._fact(), sender, addressed=False, attachments=files)
         await self.world.delete(place, self.world.written[place.session][-1])
         readers = [reader for source, reader in sorted(self.world.oracle.readings) if source == place.session]
         if not readers:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.acts import LEFT_OUT
+from tests.isolation.acts import ACTS, LEFT_OUT
 from tests.isolation.guards import GUARDS
 from tests.isolation.run import run
 
@@ -27,6 +27,7 @@ def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
     acts = run(tmp_path / "home", 61, TURNS)
     assert acts.world.leaks == []
     assert [name for name in LOOKED_AT if not acts.world.seen[name]] == []
+    assert acts.done == {each.do.__name__ for each in ACTS}
     assert acts.used == {tool.name for tool in acts.world.toolbox} - LEFT_OUT
 
 

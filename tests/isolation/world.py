@@ -254,11 +254,12 @@ class World:
             oracle.said[place.session] |= canaries(text)
         files = [*attachments, *(quote.attachments if quote else ())]
         read = [self.files[each.reference].decode(errors="replace") for each in files]
-        self.write(place.session, f"{quote} {attachments} {read}")
+        further = f"{quote} {attachments} {read}"
+        self.write(place.session, further)
         number = self.turns = self.turns + 1
         message = str(number)
         self.written.setdefault(place.session, []).append(message)
-        self.words[message] = canaries(text)
+        self.words[message] = canaries(f"{text} {further}")
         return Inbound(
             place.channel, message, self.chat_of(place), Sender(who, f"Person {who}"), text, timestamp(datetime.now(UTC)),
             thread=place.thread, message=message, direct=place.person is not None,
