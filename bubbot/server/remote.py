@@ -143,7 +143,7 @@ class ChatService:
 
 
 @dataclass
-class _RemoteSender:
+class RemoteSender:
     """The client that sent a message.
 
     Attributes:
@@ -159,6 +159,13 @@ class _RemoteSender:
     accepted: asyncio.Event = field(default_factory=asyncio.Event)
     result: asyncio.Future[TurnResult] | None = None
     shown: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def waits_in(self, session: str) -> bool:
+        """Return true if its client is still there, and sent the message in this session.
+
+        Clients choose the ids of their messages: one of another session may have chosen the same.
+        """
+        return self.session == session and not self.client.is_closed
 
 
 class RemoteChannel:
@@ -176,7 +183,7 @@ class RemoteChannel:
         self.read_blob: Callable[[str], Awaitable[bytes]] = refuse_blob
         self._receive: asyncio.Future[Receive] | None = None
         self._attached: dict[str, list[ChatClient]] = {}
-        self._asked: dict[str, _RemoteSender] = {}
+        self._asked: dict[str, RemoteSender] = {}
         self._running: dict[str, ChatClient] = {}
 
     async def run(self, receive: Receive) -> None:
@@ -211,7 +218,7 @@ class RemoteChannel:
 
     def preview(self, session: str, event: Preview) -> None:
         """See `ShowsPreviews`. The session's clients and the sender of the answered message get them."""
-        if isinstance(event, TurnStarted) and (sender := self._asked.get(event.message)) is not None:
+        if isinstance(event, TurnStarted) and (sender := self._asked.get(event.message)) and sender.waits_in(session):
             self._running[session] = sender.client
         clients = self._clients(session)
         asking = self._running.get(session)
@@ -240,10 +247,9 @@ class RemoteChannel:
 
         async def event(client: ChatClient, body: JsonObject) -> JsonObject:
             received = decode(body.get("event"), *EVENTS)
-            if received.channel != self.name:
-                raise ControlError(f"the event is of the channel {received.channel!r}, not of {self.name!r}")
+            self._require_own(received)
             if isinstance(received, Inbound):
-                self._remember(received.external_id, _RemoteSender(client, received.session))
+                self._remember(received.external_id, RemoteSender(client, received.session))
             async with asyncio.timeout(CLIENT_READY_SECONDS):
                 receive = await asyncio.shield(self._receiver())
             await receive(received)
@@ -251,6 +257,7 @@ class RemoteChannel:
 
         async def ask(client: ChatClient, body: JsonObject) -> JsonObject:
             inbound, files = decode(body.get("inbound"), Inbound), _decode_files(body.get("files", {}))
+            self._require_own(inbound)  # before a file is stored on a tape
             if inbound.model:
                 service.check_model(inbound.model)
             inbound = await store_files(service.tape_of(inbound.session), inbound, files)
@@ -285,9 +292,7 @@ class RemoteChannel:
         Raises:
             ConfigError: the message was accepted before.
         """
-        if inbound.channel != self.name:
-            raise ControlError(f"the message is of the channel {inbound.channel!r}, not of {self.name!r}")
-        sender = _RemoteSender(client, inbound.session, service.tape_of(inbound.session))
+        sender = RemoteSender(client, inbound.session, service.tape_of(inbound.session))
         self._remember(inbound.external_id, sender)
         try:
             sender.result = await service.accept(inbound)
@@ -310,10 +315,10 @@ class RemoteChannel:
         """Return the session of a part."""
         return ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
 
-    def _sender_of(self, part: MessagePart) -> _RemoteSender | None:
+    def _sender_of(self, part: MessagePart) -> RemoteSender | None:
         """Return the sender of the message that a part answers; None if it disconnected or does not wait."""
         sender = self._asked.get(part.reply_to)
-        if sender is not None and (sender.session != self._session_of(part) or sender.client.is_closed):
+        if sender is not None and not sender.waits_in(self._session_of(part)):
             return None
         if sender is not None and sender.tape is not None and not part.key:
             return None  # a notice, such as how many turns are before this one, is not the answer
@@ -322,13 +327,18 @@ class RemoteChannel:
     async def _read_file(self, part: MessagePart) -> bytes | None:
         return await self.read_blob(part.file.digest) if part.file and part.file.digest else None
 
+    def _require_own(self, event: ChannelEvent) -> None:
+        """Raise `ControlError` if an event is of another channel, whose chats no client may write in."""
+        if event.channel != self.name:
+            raise ControlError(f"the event is of the channel {event.channel!r}, not of {self.name!r}")
+
     def _session(self, body: JsonObject) -> str:
         session = body.get("session")
         if not isinstance(session, str) or not session.startswith(f"{self.name}:"):
             raise ControlError(f"{session!r} is not a session of the channel {self.name!r}")
         return session
 
-    def _remember(self, external_id: str, sender: _RemoteSender) -> None:
+    def _remember(self, external_id: str, sender: RemoteSender) -> None:
         known = self._asked.get(external_id)
         if known is not None and not known.client.is_closed:
             return  # who repeats a message does not get the answer of the one that waits for it
@@ -385,7 +395,7 @@ async def _show_at(client: ChatClient, part: MessagePart, data: bytes | None, re
         raise DeliveryFailed(f"the chat failed ({type(error).__name__}); the answer waits for the next one") from error
 
 
-async def _turn_result(sender: _RemoteSender, text: str) -> AskResult:
+async def _turn_result(sender: RemoteSender, text: str) -> AskResult:
     """Return the result of the turn with this text, from the tape: the turn was merged before its text was sent."""
     await sender.accepted.wait()  # a command that overtakes has a result, but no turn
     if sender.result is not None and sender.result.done():

@@ -8,16 +8,20 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
+from bubbot.app.trace import trace_tokens
+from bubbot.home import Home
 from bubbot.ports.channel import Attachment, Quote, Sender
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tool import Tool
 from tests.approving import card_ids
+from tests.e2e.test_images import PNG
 from tests.isolation.model import INVENT, please
 from tests.isolation.oracle import Place
-from tests.isolation.world import GUEST, PLACES, SPEAKERS, STRANGER, WAIT, World, account_of
+from tests.isolation.world import GUEST, PLACES, PROGRAMS, STRANGER, WAIT, World, account_of
+from tests.pdfs import pdf
 
 STEM = "kwall"
 """A word that stands beside every canary of people, so that a search finds all that it may."""
@@ -29,6 +33,7 @@ AT_THE_END = frozenset({"session.reset", "schedule.chat"})
 DIRECT = [place for place in PLACES if place.person is not None]
 GROUPS = [place for place in PLACES if place.person is None]
 GROUP = next(place for place in PLACES if place.session == "tg:-8")
+PEOPLE = [place for place in PLACES if place not in PROGRAMS]
 OWNER_CHATS = [place for place in PLACES if place.is_owner]
 OWNERS = {"tg": "1", "dc": "11"}
 READERS = (
@@ -42,12 +47,37 @@ FOR_OWNERS = (
 )  # fmt: skip
 """What shows owners more than others, if nobody reads along."""
 TURNS_OF_A_SUBJECT = 25
-SUBJECTS: Sequence[Sequence[str]] = (
-    ("remember", "grant", "model_reads", "delete"), ("keep", "link"), ("open_topic", "model_reads"), ("upload", "search", "model_reads"),
-    ("act", "press", "probe"), ("plan", "send_elsewhere", "probe"), ("audit", "visit", "keep"), ("invent", "change_context", "ask"),
-    ("quote", "edit", "hand_over", "command_reads"),
-)  # fmt: skip
+Do = TypeVar("Do", bound="Callable[[Acts], Awaitable[None]]")
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+
+
+@dataclass(frozen=True)
+class Act:
+    """What somebody may do next.
+
+    Attributes:
+        do: does it.
+        weight: how often it is drawn, compared with the others.
+        subjects: those to which it belongs: what leaks needs several acts that belong together.
+    """
+
+    do: Callable[[Acts], Awaitable[None]]
+    weight: int
+    subjects: Sequence[str]
+
+
+ACTS: list[Act] = []
+"""All of them; `act` adds one."""
+
+
+def act(weight: int, *subjects: str) -> Callable[[Do], Do]:
+    """Let a method be drawn. See `Act`."""
+
+    def add(do: Do) -> Do:
+        ACTS.append(Act(do, weight, subjects))
+        return do
+
+    return add
 
 
 @dataclass
@@ -58,15 +88,17 @@ class Acts:
         world: where it happens.
         chance: draws.
         used: the tools that were called with drawn arguments.
+        done: the names of the acts that were drawn.
     """
 
     world: World
     chance: Random
     used: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
     _words: int = 0
     _granted: list[tuple[str, str]] = field(default_factory=list)
     _tools: list[tuple[str, Place]] = field(default_factory=list)
-    _subjects: list[Sequence[str]] = field(default_factory=list)
+    _subjects: list[str] = field(default_factory=list)
     _foreground: Sequence[Place] = PLACES
 
     async def run(self, turns: int, *, stop_at_leak: bool = False) -> None:
@@ -74,13 +106,6 @@ class Acts:
 
         They stay with one subject for a while, in a few chats: what leaks needs several acts that belong together.
         """
-        acts: list[tuple[int, Callable[[], Awaitable[None]]]] = [
-            (14, self.remember), (10, self.ask), (14, self.model_reads), (12, self.command_reads), (8, self.keep),
-            (6, self.grant), (4, self.link), (4, self.change_context), (5, self.open_topic), (3, self.invent),
-            (5, self.call_any_tool), (3, self.send_elsewhere), (4, self.stranger_speaks), (5, self.burst),
-            (4, self.quote), (4, self.upload), (3, self.edit), (3, self.press), (3, self.hand_over), (4, self.act), (5, self.audit),
-            (8, self.visit), (5, self.plan), (8, self.probe), (1, self.move), (3, self.delete), (4, self.search),
-        ]  # fmt: skip
         for place in OWNER_CHATS:
             await self.world.say(place, ",strategy retrieval")
         last, until, weights = self.world.turns + turns, 0, list[int]()
@@ -90,14 +115,20 @@ class Acts:
                 self._subjects = self._subjects or self.chance.sample(SUBJECTS, len(SUBJECTS))
                 subject = self._subjects.pop()
                 self._foreground = self.chance.sample(PLACES, 4)
-                weights = [weight * (6 if act.__name__ in subject else 1) for weight, act in acts]
-            await self.chance.choices([act for _, act in acts], weights)[0]()
+                weights = [act.weight * (6 if subject in act.subjects else 1) for act in ACTS]
+            drawn = self.chance.choices(ACTS, weights)[0]
+            self.done.add(drawn.do.__name__)
+            await drawn.do(self)
 
     def place(self, among: Sequence[Place] = PLACES) -> tuple[Place, str]:
         """Draw a chat, and who speaks there."""
         foreground = [place for place in among if place in self._foreground]
         place = self.chance.choice(foreground if foreground and self.chance.random() < 0.6 else among)
-        return place, place.person or self.chance.choice(SPEAKERS[place.session])
+        return place, self.speaker(place)
+
+    def speaker(self, place: Place) -> str:
+        """Draw who speaks in a chat."""
+        return place.person or self.chance.choice(place.speakers)
 
     def keyword(self) -> str:
         """Draw a word that stood beside some canary, or beside the secret of a sub-task."""
@@ -108,6 +139,7 @@ class Acts:
             )
         )
 
+    @act(14, "grants")
     async def remember(self) -> None:
         """Somebody says something, perhaps not to the bot."""
         place, sender = self.place()
@@ -117,11 +149,13 @@ class Acts:
         self._words += 1
         return f"About {STEM} kw{self._words}: {self.world.canary()}"
 
+    @act(10, "sub-tasks")
     async def ask(self) -> None:
         """Somebody asks for what was said somewhere."""
         place, sender = self.place()
         await self.world.say(place, f"What of {self.keyword()}?", sender)
 
+    @act(14, "grants", "topics", "files")
     async def model_reads(self) -> None:
         """The model calls a tool that reads."""
         place, sender = self.place()
@@ -174,6 +208,7 @@ class Acts:
         )
         return self.chance.choice(self.chance.choice(kinds))
 
+    @act(12, "words")
     async def command_reads(self) -> None:
         """Somebody types a command that reads."""
         place, sender = self.place()
@@ -187,6 +222,7 @@ class Acts:
         )  # fmt: skip
         await self.world.say(place, text, sender)
 
+    @act(8, "cards", "jobs")
     async def probe(self) -> None:
         """Somebody uses a command that shows an owner more, or names what is of another chat; in groups owners do so, too."""
         place, sender = self.place(GROUPS if self.chance.random() < 0.4 else PLACES)
@@ -198,6 +234,7 @@ class Acts:
         )  # fmt: skip
         await self.world.say(place, text, sender)
 
+    @act(5, "jobs")
     async def plan(self) -> None:
         """Somebody plans a job, which stays; every now and then one ends."""
         place, sender = self.place()
@@ -217,6 +254,7 @@ class Acts:
         assert schedule is not None
         return [*schedule.state.jobs] or ["none"]
 
+    @act(8, "memory", "audits")
     async def keep(self) -> None:
         """Somebody keeps something."""
         place, sender = self.place(DIRECT if self.chance.random() < 0.8 else PLACES)
@@ -224,6 +262,7 @@ class Acts:
         scope, tool = self.chance.choice(scopes), self.chance.choice(("save", "daily"))
         await self.world.say(place, f",memory.{tool} scope={scope} {self._fact()}", sender)
 
+    @act(6, "grants")
     async def grant(self) -> None:
         """An owner lets one chat read another one, or no longer."""
         readings = self.world.oracle.readings
@@ -246,8 +285,9 @@ class Acts:
             return
         for session, text in ((source, self._fact()), (reader, please("chat_read", session=self.name(source)))):
             place = next(each for each in PLACES if each.session == session)
-            await self.world.say(place, text, place.person or self.chance.choice(SPEAKERS[session]))
+            await self.world.say(place, text, self.speaker(place))
 
+    @act(4, "memory")
     async def link(self) -> None:
         """Two people say that they are one, or one of them that they are not."""
         oracle, (first, second) = (
@@ -269,6 +309,7 @@ class Acts:
             oracle.link(account_of(first), account_of(second))
             self.world.seen["linked"] += 1
 
+    @act(4, "sub-tasks")
     async def change_context(self) -> None:
         """Another window, another strategy, a summary."""
         place, sender = self.place()
@@ -278,6 +319,7 @@ class Acts:
             place, self.chance.choice((",new", ",summary", f",strategy {name}", f",strategy {name}")), sender
         )
 
+    @act(5, "topics")
     async def open_topic(self) -> None:
         """Another topic, perhaps one that goes on in another chat."""
         place, sender = self.place()
@@ -291,12 +333,13 @@ class Acts:
             return
         source = next(each for each in PLACES if each.session == self.world.first_name(other))
         if self.chance.random() < 0.7:
-            speaker = source.person or self.chance.choice(SPEAKERS[source.session])
+            speaker = self.speaker(source)
             await self.world.say(source, f",topic {name}", speaker)
             await self.world.say(source, self._fact(), speaker)
         await self.world.say(place, f",topic {name} source={other}", sender)
         await self.world.say(place, self.chance.choice((",chat.read", please("chat_read"))), sender)
 
+    @act(3, "sub-tasks")
     async def invent(self) -> None:
         """A sub-task makes something up for one of its own; later somebody asks in a new window."""
         place, sender = self.place()
@@ -311,6 +354,7 @@ class Acts:
             await self.world.say(place, ",new", owner)
             await self.world.say(place, f"What of kw{90_000 + newest}?", sender)
 
+    @act(3, "jobs")
     async def send_elsewhere(self) -> None:
         """An owner's job answers in another chat; a member tries the same."""
         place, sender = self.place(OWNER_CHATS if self.chance.random() < 0.7 else PLACES)
@@ -326,12 +370,14 @@ class Acts:
             await self.world.fire(job)
             await self.world.say(place, f",schedule.remove {job}", sender)
 
+    @act(4)
     async def stranger_speaks(self) -> None:
         """Somebody who may not speak writes."""
         channel, who = self.chance.choice((STRANGER, GUEST))
         place = Place(channel, who, person=who)
         await self.world.say(place, self.chance.choice(("hello", ",memory.recall", f",chat.read {PLACES[0].session}")))
 
+    @act(5)
     async def burst(self) -> None:
         """Several chats at once."""
         places = self.chance.sample(PLACES, 4)
@@ -341,31 +387,55 @@ class Acts:
         ]
         async with asyncio.timeout(WAIT):
             for place, text in zip(places, texts, strict=True):
-                await self.world.post(place, text, place.person or self.chance.choice(SPEAKERS[place.session]))
+                await self.world.post(place, text, self.speaker(place))
             await self.world.quiet()
 
+    @act(4, "words")
     async def quote(self) -> None:
         """Somebody replies to a message that the bot has not seen, or forwards one."""
         place, sender = self.place()
         if self.chance.random() < 0.3:
             await self.world.say(place, self._fact(), sender, is_forwarded=True)
             return
-        words = Quote("q1", Sender("77", "Somebody"), self._fact(), own=self.chance.random() < 0.2)
+        files = (self._file(),) if self.chance.random() < 0.3 else ()
+        words = Quote("q1", Sender("77", "Somebody"), self._fact(), files, own=self.chance.random() < 0.2)
         await self.world.say(place, "And what of this?", sender, quote=words)
 
+    @act(4, "files")
     async def upload(self) -> None:
-        """Somebody sends a file: its name, its note and its text are words, too."""
+        """Somebody sends a file; another chat tries to open it, and this one sends it back or quotes it."""
         place, sender = self.place()
-        reference = f"f{len(self.world.files)}"
-        self.world.files[reference] = f"{self._fact()}\n" * self.chance.choice((1, 1, 2_000))
-        file = Attachment(reference, f"{self.world.canary()}.txt", "text/plain", note=self.world.canary())
-        await self.world.say(place, "Look at this.", sender, attachments=(file,))
-        reader, speaker = self.place()
-        handle = sha256(self.world.files[reference].encode()).hexdigest()
-        await self.world.say(
-            reader, self.chance.choice((f",result.read {handle}", please("result_read", handle=handle))), speaker
+        file = self._file()
+        await self.world.say(place, f"Look at this: {self._fact()}", sender, attachments=(file,))
+        handle, (reader, speaker) = sha256(self.world.files[file.reference]).hexdigest(), self.place()
+        read = (f",result.read {handle}", please("result_read", handle=handle))
+        send = (f",file.send name=a.bin handle={handle}", please("file_send", name="a.bin", handle=handle))
+        await self.world.say(reader, self.chance.choice((*read, *send)), speaker)
+        if self.chance.random() < 0.5:
+            await self.world.say(place, self.chance.choice(send), sender)
+
+    def _file(self) -> Attachment:
+        """Draw a file: its name, its note and what is in it are words, too."""
+        reference, fact = f"f{len(self.world.files)}", self._fact()
+        data, name, kind = self.chance.choice(
+            (
+                (f"{fact}\n".encode() * self.chance.choice((1, 1, 2_000)), "text/plain", "txt"),
+                (PNG + fact.encode(), "image/png", "png"),
+                (PNG + fact.encode(), "image/png", "png"),
+                (pdf(fact), "application/pdf", "pdf"),
+            )
+        )
+        self.world.files[reference] = data
+        is_image = kind == "png"
+        return Attachment(
+            reference,
+            f"{self.world.canary()}.{kind}",
+            name,
+            kind="image" if is_image else "file",
+            note=self.world.canary(),
         )
 
+    @act(4, "files")
     async def search(self) -> None:
         """Somebody searches, or lets the model do it."""
         place, sender = self.place()
@@ -374,18 +444,63 @@ class Acts:
             place, self.chance.choice((f",search {words}", please("tape_search", query=words))), sender
         )
 
+    @act(4, "words")
     async def edit(self) -> None:
-        """Somebody changes a message, or corrects an entry."""
+        """Somebody changes a message, or corrects an entry; in a group a stranger tries to, perhaps."""
         place, sender = self.place()
         if self.chance.random() < 0.3:
             await self.world.say(place, f",correct {self.chance.randint(1, 60)} {self._fact()}", sender)
         elif written := self.world.written.get(place.session):
+            sender = self._intruder(place, sender)
             await self.world.edit(place, self.chance.choice(written[-5:]), self._fact(), sender)
 
+    @act(4, "words")
+    async def react(self) -> None:
+        """Somebody reacts to a message of a person or of the bot, perhaps of another chat, or a stranger does."""
+        place, sender = self.place()
+        other = self.place()[0] if self.chance.random() < 0.2 else place
+        messages = [*self.world.written.get(other.session, ())[-5:], *self.world.posted.get(other.session, ())[-5:]]
+        if messages:
+            emojis = (f":{self.world.canary()}:",) if self.chance.random() < 0.7 else ()
+            await self.world.react(place, self.chance.choice(messages), emojis, self._intruder(place, sender))
+
+    def _intruder(self, place: Place, sender: str) -> str:
+        """Draw a stranger in place of the sender, in a group where not everybody may speak."""
+        is_closed = place.person is None and place.channel == STRANGER[0]
+        return STRANGER[1] if is_closed and self.chance.random() < 0.4 else sender
+
+    @act(4, "doors")
+    async def knock(self) -> None:
+        """Somebody without the owner's token knocks at the doors for programs."""
+        person = self.chance.choice(AUDITORS)
+        token = self.chance.choice(("", "wrong", trace_tokens(Home(self.world.home)).issue(person, 60)))
+        place = self.chance.choice(PROGRAMS)
+        await self.world.knock(token, place, self.chance.choice((f"What of {self.keyword()}?", self._fact())))
+
+    @act(5, "doors")
+    async def reach(self) -> None:
+        """A program of the owner names a chat of another channel, or a file of another chat."""
+        place, (other, sender) = self.chance.choice(PROGRAMS), self.place(PEOPLE)
+        if self.chance.random() < 0.5:
+            handle = self.chance.choice(await self._digests())
+            name = self.chance.choice(("a.txt", "a.png"))
+            file = Attachment("x", name, "text/plain" if name == "a.txt" else "image/png", digest=handle)
+            await self.world.hand_over_file(place, f"What is that? {self._fact()}", file)
+            return
+        await self.world.trespass(place, other, sender, self._fact())
+
+    @act(5, "doors")
+    async def repeat(self) -> None:
+        """A program leaves before its answer comes, and one in another session chooses the same id for its message."""
+        first, second = self.chance.sample(PROGRAMS, 2)
+        await self.world.repeat(first, second, (self._fact(), f"What of {self.keyword()}?", "hello"))
+
+    @act(3, "grants")
     async def delete(self) -> None:
-        """Somebody deletes a message, perhaps one that the bot did not answer; then another chat reads there."""
+        """Somebody deletes a message that the bot did not answer, perhaps one with a file; then another chat reads there."""
         place, sender = self.place(GROUPS)
-        await self.world.say(place, self._fact(), sender, addressed=False)
+        files = (self._file(),) if self.chance.random() < 0.3 else ()
+        await self.world.say(place, self._fact(), sender, addressed=False, attachments=files)
         await self.world.delete(place, self.world.written[place.session][-1])
         readers = [reader for source, reader in sorted(self.world.oracle.readings) if source == place.session]
         if not readers:
@@ -393,9 +508,10 @@ class Acts:
             await self.world.say(self.chance.choice(OWNER_CHATS), f",grant {place.session} to {readers[0]}")
         session = self.chance.choice(readers)
         reader = next(each for each in PLACES if each.session == session)
-        speaker = reader.person or self.chance.choice(SPEAKERS[session])
+        speaker = self.speaker(reader)
         await self.world.say(reader, f",chat.read {place.session} limit=5", speaker)
 
+    @act(3, "cards")
     async def press(self) -> None:
         """Somebody presses a button, perhaps one of another chat, or types what it stands for."""
         place, sender = self.place()
@@ -408,16 +524,18 @@ class Acts:
 
     def _card(self) -> str:
         """Draw the number of a card, which somebody has seen in some chat."""
-        cards = [card for texts in self.world.read.values() for card in card_ids(texts)]
+        cards = [card for texts in self.world.answers.values() for card in card_ids(texts)]
         return self.chance.choice(cards) if cards else "ABCDE"
 
+    @act(3, "words")
     async def hand_over(self) -> None:
         """The model begins another window with a summary."""
         place, sender = self.place()
         call = please("tape_handoff", name=self._fact(), summary=self._fact(), next_steps=[self._fact()])
         await self.world.say(place, call, sender)
 
-    async def act(self) -> None:
+    @act(4, "cards")
+    async def act_outside(self) -> None:
         """The model wants to act outside: a card shows what it would do."""
         place, sender = self.place()
         await self.world.say(place, please("post_send", to=self.world.canary(), text=self._fact()), sender)
@@ -427,6 +545,7 @@ class Acts:
             other, speaker = self.place()
             await self.world.say(other, ",approvals", speaker)
 
+    @act(5, "audits")
     async def audit(self) -> None:
         """An owner lets somebody look at the tape of a chat, or no longer."""
         oracle, owner = self.world.oracle, self.chance.choice(OWNER_CHATS)
@@ -439,6 +558,7 @@ class Acts:
         auditor, session = self.chance.choice(AUDITORS), self.chance.choice(places).session
         await self.world.say(owner, f",audit {auditor} of {self.name(session)}")
 
+    @act(1)
     async def move(self) -> None:
         """A group becomes another kind of group, with another id, once."""
         if not self.world.moved:
@@ -448,6 +568,7 @@ class Acts:
         """Draw a name of a session: people know a group that was moved by both ids."""
         return self.chance.choice((session, self.world.newest_name(session)))
 
+    @act(8, "audits")
     async def visit(self) -> None:
         """Somebody looks at the trace page."""
         if not self.world.oracle.audits and self.chance.random() < 0.7:
@@ -455,6 +576,7 @@ class Acts:
         auditors = [auditor for auditor, _ in sorted(self.world.oracle.audits)]
         await self.world.visit(self.chance.choice(auditors if auditors and self.chance.random() < 0.7 else AUDITORS))
 
+    @act(5)
     async def call_any_tool(self) -> None:
         """Somebody calls any tool with whatever could be guessed, or lets the model call it."""
         if not self._tools:  # each tool in each chat, in an order that is drawn anew
@@ -478,7 +600,7 @@ class Acts:
             text = please(tool.provider_name, **arguments)
         else:
             text = f",{name} " + " ".join(f'{key}="{_typed(value)}"' for key, value in arguments.items())
-        await self.world.say(place, text, place.person or self.chance.choice(SPEAKERS[place.session]))
+        await self.world.say(place, text, self.speaker(place))
 
     async def _arguments(self, tool: Tool, place: Place) -> dict[str, Any]:
         word, sessions = self.world.canary(), [each.session for each in PLACES]
@@ -518,6 +640,9 @@ class Acts:
             [TapeQuery(session_tape(bot.workspace, session), newest=True, limit=60)]
         )
         return sorted(set(_DIGEST.findall(str([entry.payload for entry in entries])))) or ["0" * 64]
+
+
+SUBJECTS = sorted({subject for each in ACTS for subject in each.subjects})
 
 
 def _typed(value: Any) -> str:

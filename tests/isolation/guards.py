@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.reading import session_reader
 from bubbot.command import Caller
@@ -29,16 +30,34 @@ from bubbot.features.trace import pages, request
 from bubbot.features.trace.tokens import TraceTokens
 from bubbot.gateway.admission import AdmissionPolicy, Respond
 from bubbot.log import Redactor
+from bubbot.ports.access import higher_role
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
+from bubbot.server import network, remote
+from bubbot.server.remote import RemoteChannel
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery
+from channels.discord.sender import DiscordSender
+from channels.telegram.sender import TelegramSender
 from tests.isolation.boundaries import ShowsAllFacts, ShowsAllSessions, ShowsAllTapes, TrustsSubjects, weaken
 
 Removal: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What keeps words where they belong.
+
+    Attributes:
+        remove: takes it away.
+        seed: with it, somebody sees too much early.
+    """
+
+    remove: Removal
+    seed: int = 1
 
 
 def replaced(target: object, name: str, by: object) -> Removal:
@@ -189,41 +208,83 @@ def _ignore_roles(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Role, "at_least", _agree)
 
 
-GUARDS: Mapping[str, Removal] = {
-    "the grant": replaced(AccessService, "may_read", _agree),
-    "taking a grant back": replaced(AccessService, "revoke_reading", _change_nothing),
-    "the chat of a thread": _read_from_threads,
-    "the binding of a topic": _trust_bindings,
-    "what was deleted": _read_deleted,
-    "own memory in groups": _choose(is_direct=True),
-    "own memory elsewhere": _choose(replies_elsewhere=False),
-    "who writes for everybody": _choose(role=Role.OWNER),
-    "whose memory it is": replaced(shared_zone, "user_tape", lambda _: user_tape(("tg", "1"))),
-    "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody),
-    "taking a link back": replaced(AccessService, "unlink", _unlink_nothing),
-    "the workspace of a chat": replaced(files, "workspace_folder", lambda home, _: home / "sessions"),
-    "the tape of a search": _search_elsewhere,
-    "the tape of evidence": lambda patch: _read_elsewhere(patch, retrieval),
-    "sub-tasks in evidence": _recall_subtasks,
-    "sub-tasks for others": replaced(TapeEntry, "is_shown_to", _agree),
-    "the tape of a blob": _open_blobs_of_others,
-    "an owner's power": _give_power,
-    "an owner's power in groups": _own_power_in_groups,
-    "the jobs of a chat": replaced(ScheduleState, "jobs_of", lambda state, _: list(state.jobs.values())),
-    "roles": _ignore_roles,
-    "who may speak": replaced(AdmissionPolicy, "decide", lambda *_: Respond(Role.MEMBER)),
-    "the content of spans": replaced(Exposure, "has_content", property(_agree)),
-    "which tapes a shell exports": lambda patch: patch.setattr(
-        "bubbot.cli.tape.files.require_user_tape", lambda *_: None
+def _let_strangers_change(patch: pytest.MonkeyPatch) -> None:
+    """Let everybody edit messages and react to them."""
+    role = AdmissionPolicy.role
+    patch.setattr(AdmissionPolicy, "role", lambda rules, sent: higher_role(role(rules, sent), Role.MEMBER))
+
+
+# Platforms and programs
+
+
+def _forget_threads_of_telegram(patch: pytest.MonkeyPatch) -> None:
+    """Send what is said in a thread to its chat."""
+    send = TelegramSender.send
+    patch.setattr(TelegramSender, "send", lambda sender, part: send(sender, structs.replace(part, thread="")))
+
+
+def _forget_threads_of_discord(patch: pytest.MonkeyPatch) -> None:
+    """Send what is said in a thread to its channel."""
+    send = DiscordSender.send
+    patch.setattr(DiscordSender, "send", lambda sender, part: send(sender, structs.replace(part, thread="")))
+
+
+def _find_all_programs(channel: RemoteChannel, session: str) -> list[remote.ChatClient]:
+    """Show what is said in one session to the programs of all."""
+    attached: dict[str, list[remote.ChatClient]] = vars(channel)["_attached"]
+    own = attached.get(session, [])
+    others = [client for clients in attached.values() for client in clients if client not in own]
+    return [client for client in (*others, *own) if not client.is_closed]
+
+
+def _is_connected(sender: remote.RemoteSender, _session: str) -> bool:
+    return not sender.client.is_closed
+
+
+GUARDS: Mapping[str, Guard] = {
+    "the grant": Guard(replaced(AccessService, "may_read", _agree)),
+    "taking a grant back": Guard(replaced(AccessService, "revoke_reading", _change_nothing)),
+    "the chat of a thread": Guard(_read_from_threads),
+    "the binding of a topic": Guard(_trust_bindings, seed=4),
+    "what was deleted": Guard(_read_deleted),
+    "own memory in groups": Guard(_choose(is_direct=True)),
+    "own memory elsewhere": Guard(_choose(replies_elsewhere=False)),
+    "who writes for everybody": Guard(_choose(role=Role.OWNER)),
+    "whose memory it is": Guard(replaced(shared_zone, "user_tape", lambda _: user_tape(("tg", "1")))),
+    "whose accounts are linked": Guard(replaced(AccountLinks, "linked_accounts", _link_everybody)),
+    "taking a link back": Guard(replaced(AccessService, "unlink", _unlink_nothing)),
+    "the workspace of a chat": Guard(replaced(files, "workspace_folder", lambda home, _: home / "sessions")),
+    "the tape of a search": Guard(_search_elsewhere),
+    "the tape of evidence": Guard(lambda patch: _read_elsewhere(patch, retrieval)),
+    "sub-tasks in evidence": Guard(_recall_subtasks, seed=3),
+    "sub-tasks for others": Guard(replaced(TapeEntry, "is_shown_to", _agree)),
+    "the tape of a blob": Guard(_open_blobs_of_others),
+    "an owner's power": Guard(_give_power),
+    "an owner's power in groups": Guard(_own_power_in_groups),
+    "the jobs of a chat": Guard(replaced(ScheduleState, "jobs_of", lambda state, _: list(state.jobs.values()))),
+    "roles": Guard(_ignore_roles),
+    "who may speak": Guard(replaced(AdmissionPolicy, "decide", lambda *_: Respond(Role.MEMBER))),
+    "the content of spans": Guard(replaced(Exposure, "has_content", property(_agree))),
+    "which tapes a shell exports": Guard(
+        lambda patch: patch.setattr("bubbot.cli.tape.files.require_user_tape", lambda *_: None)
     ),
-    "the tapes of an auditor": weaken(ShowsAllTapes),
-    "secrets in the log": replaced(Redactor, "__call__", lambda _, text: text),
-    "the sessions of an auditor": weaken(ShowsAllSessions),
-    "the facts of an auditor": weaken(ShowsAllFacts),
-    "the subjects of an auditor": weaken(TrustsSubjects),
-    "whose memory stands in a prompt": replaced(request, "may_see_system", _agree),
-    "which blobs are prompts": replaced(pages, "may_open_blobs", _agree),
-    "which sessions are audited": replaced(AccessState, "audited_sessions", lambda *_: frozenset({"tg:1", "tg:5"})),
-    "taking an audit back": replaced(AccessService, "revoke_audit", _change_nothing),
-    "whose token it is": replaced(TraceTokens, "read", lambda *_: SimpleNamespace(person="tg:1", seconds=60)),
+    "the tapes of an auditor": Guard(weaken(ShowsAllTapes)),
+    "secrets in the log": Guard(replaced(Redactor, "__call__", lambda _, text: text)),
+    "the sessions of an auditor": Guard(weaken(ShowsAllSessions)),
+    "the facts of an auditor": Guard(weaken(ShowsAllFacts)),
+    "the subjects of an auditor": Guard(weaken(TrustsSubjects)),
+    "whose memory stands in a prompt": Guard(replaced(request, "may_see_system", _agree)),
+    "which blobs are prompts": Guard(replaced(pages, "may_open_blobs", _agree)),
+    "which sessions are audited": Guard(
+        replaced(AccessState, "audited_sessions", lambda *_: frozenset({"tg:1", "tg:5"}))
+    ),
+    "taking an audit back": Guard(replaced(AccessService, "revoke_audit", _change_nothing)),
+    "who may react or change": Guard(_let_strangers_change),
+    "the thread of a message on Telegram": Guard(_forget_threads_of_telegram),
+    "the thread of a message on Discord": Guard(_forget_threads_of_discord),
+    "the token of programs": Guard(replaced(network, "compare_digest", _agree)),
+    "the programs of a chat": Guard(replaced(RemoteChannel, "_clients", _find_all_programs)),
+    "which program asked": Guard(replaced(remote.RemoteSender, "waits_in", _is_connected)),
+    "the channel of programs": Guard(replaced(RemoteChannel, "_require_own", lambda *_: None)),
+    "whose token it is": Guard(replaced(TraceTokens, "read", lambda *_: SimpleNamespace(person="tg:1", seconds=60))),
 }

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
-from tests.isolation.oracle import CANARY
+from tests.isolation.oracle import CANARY, canaries
 from tests.summarising import is_summary
 
 CONTEXT_TOKENS = 24_000
@@ -48,14 +48,14 @@ class LeakyModel:
     @property
     def traits(self) -> ModelTraits:
         """See `Model.traits`."""
-        return ModelTraits(context_tokens=CONTEXT_TOKENS)
+        return ModelTraits(context_tokens=CONTEXT_TOKENS, images=True)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
         await asyncio.sleep(0)
         usage = Usage(len(request.as_bytes()) // 4, 10)
         said = "" if self._is_discreet() else request.system
-        shown = sorted(set(CANARY.findall(f"{said} {request.messages!r}")))[-REPEATED:]
+        shown = sorted(canaries(f"{said} {request.messages!r}"))[-REPEATED:]
         if is_summary(request):
             ids = [int(number) for number in re.findall(r"^#(\d+) ", str(request.messages[0]["content"]), re.MULTILINE)]
             state = {"summary": f"{' '.join(shown)} #{ids[-1]}", "next_steps": shown[:3], "source_ids": ids[-1:]}
@@ -66,7 +66,9 @@ class LeakyModel:
             yield self._explain(newest, usage)
             return
         if newest["role"] == "user":
-            content = newest["content"] if isinstance(newest["content"], str) else str(newest["content"][-1]["text"])
+            content = newest["content"]
+            if not isinstance(content, str):
+                content = [str(part["text"]) for part in content if part["type"] == "text"][-1]
             last_line = content.rstrip().rpartition("\n")[2]
             if found := _CALL.fullmatch(last_line):
                 yield ModelReply("", (self._call(**json.loads(found[1])),), "tool_calls", usage=usage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -14,20 +15,36 @@ SECRET = re.compile(r"zs\d{5}x")
 """A word that a sub-task makes up for itself."""
 
 
+_IMAGE = re.compile(r"base64,([A-Za-z0-9+/]+=*)")
+
+
 def canaries(text: object) -> set[str]:
-    """Return the canaries in a text, or in the text of anything else."""
-    return set(CANARY.findall(str(text)))
+    """Return the canaries in a text, or in the text of anything else; in the bytes of images, too."""
+    words = str(text)
+    images = [b64decode(image).decode(errors="replace") for image in _IMAGE.findall(words)]
+    return {word for each in (words, *images) for word in CANARY.findall(each)}
 
 
 @dataclass(frozen=True)
 class Place:
-    """A chat or a thread. `person`: the account that a direct chat is with; None for a group. `is_owner`: an owner's."""
+    """A chat or a thread.
+
+    Attributes:
+        person: the account that a direct chat is with; None for a group.
+        is_owner: it is an owner's direct chat.
+        speakers: who writes in a group.
+    """
 
     channel: str
     chat: str
     thread: str = ""
     person: str | None = None
     is_owner: bool = False
+    speakers: tuple[str, ...] = ()
+
+    def has(self, channel: str, person: str) -> bool:
+        """Return true if an account is one of its people."""
+        return channel == self.channel and (person == self.person or person in self.speakers)
 
     @property
     def session(self) -> str:
@@ -100,6 +117,12 @@ class Oracle:
     def own_memory(self, account: Account) -> set[str]:
         """Return what a person keeps."""
         return set().union(*(self.kept[each] for each in self.person(account)))
+
+    def of_person(self, account: Account) -> set[str]:
+        """Return what somebody may be given about themselves: what is in the chats that they are in, and what they keep."""
+        accounts = self.person(account)
+        chats = [place for place in self.places.values() if any(place.has(*each) for each in accounts)]
+        return set().union(self.own_memory(account), *(self.present[place.session] for place in chats))
 
     def keep(self, session: str, scope: str, text: str) -> None:
         """Somebody keeps a text; what is kept in a group, or by a member for everybody, is kept nowhere."""

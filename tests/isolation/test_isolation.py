@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.isolation.acts import LEFT_OUT
+from tests.isolation.acts import ACTS, LEFT_OUT
 from tests.isolation.guards import GUARDS
 from tests.isolation.run import run
 
@@ -16,11 +16,10 @@ LOOKED_AT = (
     "request", "sub-task", "sent", "preview", "edit", "evidence", "own memory", "summary", "secret", "linked", "revoked", "granted",
     "job elsewhere", "page", "audited page", "spans", "log", "export", "chat.read", "tape.search", "tape.read", "memory.recall",
     "memory.why", "session.why", "session.context", "tape.graph", "topic.open", "tape.handoff", "schedule.list", "approval.list",
-    "audit.revoke", "session.explain", "session.usage",
+    "audit.revoke", "session.explain", "session.usage", "picture", "file.send", "reaction", "deleted", "typing", "sent to a program",
+    "preview to a program", "completion", "knock", "status", "reach", "repeat",
 )  # fmt: skip
 """What a run has to have watched, so that none of it passes because nothing was looked at."""
-SEEDS = {"sub-tasks in evidence": 3, "the binding of a topic": 4}
-"""The seeds with which missing guards show early; 1 for all others."""
 
 
 @pytest.mark.timeout(180)
@@ -28,6 +27,7 @@ def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
     acts = run(tmp_path / "home", 61, TURNS)
     assert acts.world.leaks == []
     assert [name for name in LOOKED_AT if not acts.world.seen[name]] == []
+    assert acts.done == {each.do.__name__ for each in ACTS}
     assert acts.used == {tool.name for tool in acts.world.toolbox} - LEFT_OUT
 
 
@@ -41,5 +41,5 @@ def test_nobody_is_shown_what_belongs_elsewhere_in_many_turns(tmp_path: Path, se
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_somebody_sees_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
-    GUARDS[guard](monkeypatch)
-    assert run(tmp_path / "home", SEEDS.get(guard, 1), TURNS, stop_at_leak=True).world.leaks
+    GUARDS[guard].remove(monkeypatch)
+    assert run(tmp_path / "home", GUARDS[guard].seed, TURNS, stop_at_leak=True).world.leaks

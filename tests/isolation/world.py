@@ -1,8 +1,9 @@
 """A real bot in its home, with every chat of a few people, whose words are watched wherever they appear.
 
-The daemon, its features and its SQLite file are real; the platforms and the model are in this process. A feature of its own
-watches requests and results of tools, as packages may; the platforms watch what people read, live previews included. So are
-watched: what a receiver of traces is sent, the log, and the trace page.
+The daemon, its features, its SQLite file, its adapters for platforms and its server are real; the platforms and the model are in
+this process. A feature of its own watches requests and results of tools, as packages may; the platforms and the programs at the
+server watch what people read, live previews included. So are watched: what a receiver of traces is sent, the log, and the trace
+page.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ from subprocess import CompletedProcess
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
 from pydantic import SecretStr
 
 from bubbot.app import bot as bot_module
 from bubbot.app.bot import PortWrappers
-from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import dump_args
-from bubbot.errors import FetchFailed
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.memory.settings import MemorySettings, MemoryViewSettings
@@ -46,18 +46,17 @@ from bubbot.ports.channel import (
     ChatMigration,
     Deletion,
     Edit,
+    HasChat,
     Inbound,
-    MessagePart,
-    Outbound,
     Preview,
     Quote,
-    Receipt,
-    Receive,
+    Reaction,
     Sender,
     TextStreamed,
 )
 from bubbot.ports.model import ModelReply
 from bubbot.ports.turn import Turn
+from bubbot.server.protocol import COMMAND_PATH, encode
 from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
@@ -65,8 +64,10 @@ from bubbot.tape.service import session_tape
 from bubbot.tool import Toolbox, ToolOutput
 from tests.approving import acting_tools
 from tests.e2e import inside
+from tests.isolation.doors import TOKEN, Doors, with_doors
 from tests.isolation.model import LeakyModel
 from tests.isolation.oracle import SECRET, Account, Oracle, Place, canaries
+from tests.isolation.platforms import Platforms, Post
 from tests.isolation.watch import LogReader, SpanReceiver, TraceVisitor
 from tests.made_settings import make_settings
 from tests.summarising import is_summary
@@ -79,14 +80,15 @@ GUEST = ("tg", "9")
 """May speak in the open group alone."""
 STRANGER = ("dc", "99")
 PLACES = (
-    Place("tg", "1", person="1", is_owner=True), Place("dc", "11", person="11", is_owner=True), Place("tg", "5", person="5"), Place("dc", "15", person="15"),
-    Place("tg", "7", person="7"), Place("tg", "5", "3", person="5"), Place("tg", "-8"), Place("tg", "-8", "2"), Place("dc", "-9"),
-    Place("dc", "-9", "4"), Place("tg", "30", person="30"), Place("tg", "1", "6", person="1", is_owner=True),
+    Place("tg", "1", person="1", is_owner=True), Place("dc", "11", person="11", is_owner=True), Place("tg", "5", person="5"),
+    Place("dc", "15", person="15"), Place("tg", "7", person="7"), Place("tg", "5", "3", person="5"),
+    Place("tg", "-8", speakers=("1", "5", "7", "9")), Place("tg", "-8", "2", speakers=("5", "7", "9")),
+    Place("dc", "90", speakers=("11", "15")), Place("dc", "90", "904", speakers=("11", "15")),
+    Place("tg", "30", person="30"), Place("tg", "1", "6", person="1", is_owner=True),
+    Place("stdin", "work", person="0", is_owner=True), Place("stdin", "home", person="0", is_owner=True),
 )  # fmt: skip
-SPEAKERS: Mapping[str, Sequence[str]] = {
-    "tg:-8": ("1", "5", "7", "9"), "tg:-8:2": ("5", "7", "9"), "dc:-9": ("11", "15"), "dc:-9:4": ("11", "15"),
-}  # fmt: skip
-"""Who writes in a group."""
+PROGRAMS = tuple(place for place in PLACES if place.channel == "stdin")
+"""The sessions of programs with the owner's token."""
 BOT_KEY = "sk-zqkey7f3a9d1c5b8e"
 """The key of the bot's provider: nobody is shown it."""
 SETTINGS = make_settings(
@@ -103,11 +105,11 @@ SETTINGS = make_settings(
     model=ModelSettings(name="scripted", api_key=SecretStr(BOT_KEY)),
     channels={
         "tg": {
-            "kind": "kept", "owners": ["1"], "members": ["5", "7", "30"], "groups": ["-8"], "respond_to_all": ["-8"],
+            "kind": "telegram", "token": f"7:{'a' * 35}", "owners": ["1"], "members": ["5", "7", "30"], "groups": ["-8"], "respond_to_all": ["-8"],
             "record_only": ["-8"], "debounce": 0, "messages_per_minute": 0, "messages_per_hour": 0,
         },
         "dc": {
-            "kind": "kept", "owners": ["11"], "members": ["15"], "record_only": ["-9"], "debounce": 0,
+            "kind": "discord", "token": f"{'a' * 24}.{'b' * 6}.{'c' * 27}", "owners": ["11"], "members": ["15"], "record_only": ["90"], "debounce": 0,
             "messages_per_minute": 0, "messages_per_hour": 0,
         },
     },
@@ -116,64 +118,6 @@ OF_NUMBERS = ("bubbot/budget", "bubbot/otel", "bubbot/models")
 """Tapes without words of people, as no checkpoint has any."""
 READS_OWN_TAPE = ("tape.read", "tape.around", "tape.search", "session.context", "session.why", "tape.graph")
 """The tools that open what a sub-task left on the tape."""
-
-
-class WatchedChannel:
-    """A platform: reports what its people read. See `Channel` and `SupportsEditing`."""
-
-    edit_interval = 0.001
-
-    def __init__(self, name: str, world: World) -> None:
-        self.name = name
-        self._world = world
-        self._numbers = count(1)
-
-    async def run(self, receive: Receive) -> None:
-        """Receives nothing by itself."""
-        await asyncio.Event().wait()
-
-    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
-        """One part for the text, one for each file."""
-        files = [MessagePart(outbound.chat, "", outbound.thread, file=file) for file in outbound.files]
-        text = [MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)]
-        return text if outbound.text or not files else files
-
-    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
-        """Return what was uploaded, if it is not too long."""
-        data = self._world.files[attachment.reference].encode()
-        if len(data) > limit:
-            raise FetchFailed(f"it has more than {limit} bytes")
-        return data
-
-    async def send(self, part: MessagePart) -> Receipt:
-        """Show it."""
-        text, message = part.text, f"p{next(self._numbers)}"
-        if part.buttons is not None:
-            place = Place(self.name, part.chat, part.thread)
-            buttons = [part.buttons.button_id(number) for number in range(len(part.buttons.buttons))]
-            self._world.buttons.append((place.session, message, buttons))
-            text += " ".join(["", *(f"[{button.label}]" for button in part.buttons.buttons)])
-        if part.file is not None:
-            text = part.file.text or (await self._world.read_blob(self.name, part.file.digest)).decode(errors="replace")
-        self._world.show(self.name, part, text)
-        return Receipt(message)
-
-    async def edit(self, message: str, part: MessagePart) -> None:
-        """Show the text so far."""
-        self._world.seen["edit"] += 1
-        self._world.edited.set()
-        self._world.show(self.name, part, part.text)
-
-
-class PreviewedChannel(WatchedChannel):
-    """A platform that shows turns while they run. See `ShowsPreviews`."""
-
-    def preview(self, session: str, event: Preview) -> None:
-        """Show it."""
-        self._world.seen["preview"] += isinstance(event, TextStreamed)
-        self._world.look("preview", session, str(event))
-        if self._world.seen["preview"] % 50 == 49:  # as an error of a library, with the address that it called
-            raise ConnectionError(f"POST https://example.org/bot{BOT_KEY}/edit")
 
 
 @dataclass
@@ -188,14 +132,16 @@ class World:
         daemon: the bot of this life.
         toolbox: its tools.
         edited: set when a live answer grew.
-        read: by session, what its people have read since somebody wrote there.
+        answers: by session, what its people have read since somebody wrote there.
         turns: messages that people have written.
         files: what was uploaded, by the platform's reference.
         buttons: those below messages of the bot: the session, the message and the ids.
         written: by session, the ids of the messages that people wrote there.
+        posted: by session, the ids of the messages that the bot wrote there.
         words: by message, its canaries.
         moved: the newest name of each group whose id was changed, by the first one.
         visitor: looks at the trace page.
+        doors: the programs at the server.
     """
 
     home: Path
@@ -206,22 +152,28 @@ class World:
     toolbox: Toolbox = field(init=False)
     edited: asyncio.Event = field(init=False)
     turns: int = 0
-    read: dict[str, list[str]] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, list[str]] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
     buttons: list[tuple[str, str, list[str]]] = field(default_factory=list)
     written: dict[str, list[str]] = field(default_factory=dict)
+    posted: dict[str, list[str]] = field(default_factory=dict)
     words: dict[str, set[str]] = field(default_factory=dict)
     moved: dict[str, str] = field(default_factory=dict)
     visitor: TraceVisitor = field(init=False)
+    doors: Doors = field(init=False)
+    _platforms: Platforms = field(init=False)
     _spans: SpanReceiver = field(default_factory=SpanReceiver)
     _log: LogReader = field(default_factory=lambda: LogReader(SETTINGS.secrets()))
     _numbers: count[int] = field(default_factory=lambda: count(1))
     _canaries: count[int] = field(default_factory=lambda: count(1))
 
+    def __post_init__(self) -> None:
+        channels = {place.thread or place.chat: place.session for place in PLACES if place.channel == "dc"}
+        self._platforms = Platforms(self, channels)
+
     @asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
         """Run the bot until the block ends."""
-        channels = {"tg": WatchedChannel("tg", self), "dc": PreviewedChannel("dc", self)}
         build = build_session_deps
 
         def capture(*arguments: object) -> object:
@@ -239,12 +191,14 @@ class World:
             self._spans.receive(),
             self._log.read(),
             patch.object(exporter, "GATHER_SECONDS", 0.02),
-            patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: channels[name]),
+            self._platforms.serve(),
             patch.object(bot_module, "build_session_deps", capture),
             patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 0.0),
+            patch.object(live, "TYPING_DELAY_SECONDS", 0.0),
         ):
             async with AsyncExitStack() as stack:
-                self.daemon = await stack.enter_async_context(open_daemon(SETTINGS, home, wrappers=wrappers))
+                settings = with_doors(SETTINGS)
+                self.daemon = await stack.enter_async_context(open_daemon(settings, home, wrappers=wrappers))
                 bot = self.daemon.bot
                 visitor = TraceVisitor.open(SETTINGS, home, bot, self.daemon.access, Random(self.turns))
                 self.visitor = await stack.enter_async_context(visitor)
@@ -252,6 +206,9 @@ class World:
                 work = [asyncio.ensure_future(run()) for run in otel.background.values()]
                 for task in work:
                     stack.callback(task.cancel)
+                programs = [place.session for place in PROGRAMS]
+                doors = Doors.open(self.daemon, settings, home, programs, self.show)
+                self.doors = await stack.enter_async_context(doors)
                 await bot.recover_all()
                 await self.quiet()
                 yield
@@ -262,7 +219,22 @@ class World:
         """Return a new word."""
         return f"zq{next(self._canaries):05}x"
 
-    async def post(
+    async def post(self, place: Place, text: str, sender: str = "", **more: Any) -> None:
+        """Let somebody write; returns once the message is durable, or refused, or on its way. `more`: see `compose`."""
+        inbound = self.compose(place, text, sender, **more)
+        if place not in PROGRAMS:
+            return await self.receive(inbound)
+        way = self.turns % 4
+        if inbound.attachments or way == 0:
+            self.doors.ask(inbound, {each.reference: self.files[each.reference] for each in inbound.attachments})
+        elif inbound.quote is not None or way == 1:
+            await self.receive(inbound)
+        else:
+            self.seen["completion"] += 1
+            self.doors.complete(inbound, stream=way == 2)
+        return None
+
+    def compose(
         self,
         place: Place,
         text: str,
@@ -272,33 +244,70 @@ class World:
         quote: Quote | None = None,
         attachments: tuple[Attachment, ...] = (),
         is_forwarded: bool = False,
-    ) -> None:
-        """Let somebody write; returns once the message is durable, or refused."""
+    ) -> Inbound:
+        """Note that somebody writes, and return the message."""
         oracle, who = self.oracle, sender or place.person or ""
         oracle.present[place.session] |= canaries(text)
         if not text.startswith(",") or text.startswith(
             (",correct ", ",session.correct ")
         ):  # a correction is what its person says, too
             oracle.said[place.session] |= canaries(text)
-        self.write(place.session, f"{quote} {attachments} {[self.files[each.reference] for each in attachments]}")
+        files = [*attachments, *(quote.attachments if quote else ())]
+        read = [self.files[each.reference].decode(errors="replace") for each in files]
+        further = f"{quote} {attachments} {read}"
+        self.write(place.session, further)
         number = self.turns = self.turns + 1
-        self.written.setdefault(place.session, []).append(f"m{number}")
-        self.words[f"m{number}"] = canaries(text)
-        inbound = Inbound(
-            place.channel, f"m{number}", self.chat_of(place), Sender(who, f"Person {who}"), text, timestamp(datetime.now(UTC)),
-            thread=place.thread, message=f"m{number}", direct=place.person is not None,
+        message = str(number)
+        self.written.setdefault(place.session, []).append(message)
+        self.words[message] = canaries(f"{text} {further}")
+        return Inbound(
+            place.channel, message, self.chat_of(place), Sender(who, f"Person {who}"), text, timestamp(datetime.now(UTC)),
+            thread=place.thread, message=message, direct=place.person is not None,
             addressed=addressed or place.person is not None, quote=quote, attachments=attachments,
             provenance="world" if is_forwarded else "own",
         )  # fmt: skip
-        await self.receive(inbound)
 
     async def receive(self, event: ChannelEvent) -> None:
-        """Let a platform report something; returns once it is durable, or refused."""
+        """Let a platform or a program report something; returns once it is durable, or refused."""
+        if event.channel == PROGRAMS[0].channel and isinstance(event, HasChat):
+            return await self.doors.receive(event, event.session)
         await self.daemon.bot.channel_runtimes[event.channel].gate.receive(event)
+        return None
+
+    async def hand_over_file(self, place: Place, text: str, file: Attachment) -> None:
+        """Let a program send a message with a file that it says is there already."""
+        self.seen["reach"] += 1
+        inbound = structs.replace(self.compose(place, text), attachments=(file,))
+        await self.receive(inbound)
+        await self.quiet()
+
+    async def trespass(self, place: Place, other: Place, sender: str, text: str) -> None:
+        """Let a program speak for somebody in a chat of a platform, and open that chat: its words get nowhere."""
+        self.seen["reach"] += 1
+        number = f"t{next(self._numbers)}"
+        inbound = Inbound(
+            other.channel, number, self.chat_of(other), Sender(sender), text, timestamp(datetime.now(UTC)),
+            thread=other.thread, message=number,
+        )  # fmt: skip
+        for name, body in (("event", {"event": encode(inbound)}), ("open", {"session": other.session})):
+            answer = await self.doors.try_request(place.session, name, body)
+            self.look("door", place.session, str(answer))
+        await self.quiet()
+
+    async def repeat(self, first: Place, second: Place, texts: Sequence[str]) -> None:
+        """Let a program ask behind another one and leave; then one in the second session chooses the same id."""
+        self.seen["repeat"] += 1
+        await self.receive(self.compose(first, texts[0]))
+        asked = self.compose(first, texts[1])
+        await self.doors.leave_behind(asked)
+        again = structs.replace(asked, chat=second.chat, text=texts[2])
+        await self.receive(again)
+        await self.quiet()
 
     async def edit(self, place: Place, message: str, text: str, sender: str) -> None:
-        """Let somebody change a message."""
-        self.write(place.session, text)
+        """Let somebody change a message. What people write who may not speak gets nowhere."""
+        if place.has(place.channel, sender):
+            self.write(place.session, text)
         who, when = Sender(sender, f"Person {sender}"), timestamp(datetime.now(UTC))
         key = f"e{next(self._numbers)}"
         await self.receive(Edit(place.channel, key, self.chat_of(place), message, who, text, when, place.thread))
@@ -311,6 +320,16 @@ class World:
         await self.receive(Deletion(place.channel, key, self.chat_of(place), message, when, place.thread))
         await self.quiet()
         self.oracle.said[place.session] -= self.words[message] - self.oracle.repeated[place.session]
+
+    async def react(self, place: Place, message: str, emojis: tuple[str, ...], sender: str) -> None:
+        """Let somebody react to a message: the names of emojis are words, too."""
+        self.seen["reaction"] += 1
+        if place.has(place.channel, sender):
+            self.write(place.session, " ".join(emojis))
+        who, when = Sender(sender, f"Person {sender}"), timestamp(datetime.now(UTC))
+        key = f"r{next(self._numbers)}"
+        await self.receive(Reaction(place.channel, key, self.chat_of(place), message, who, emojis, when, place.thread))
+        await self.quiet()
 
     async def press(self, place: Place, message: str, button: str, sender: str) -> None:
         """Let somebody press a button, which may stand below a message of another chat."""
@@ -351,7 +370,7 @@ class World:
 
     async def say(self, place: Place, text: str, sender: str = "", **more: Any) -> str:
         """Let somebody write, and return the answer once all is quiet; empty if there is none. `more`: see `post`."""
-        read = self.read[place.session] = []
+        read = self.answers[place.session] = []
         async with asyncio.timeout(WAIT):
             await self.post(place, text, sender, **more)
             await self.quiet()
@@ -361,6 +380,7 @@ class World:
     async def quiet(self) -> None:
         """Return when no turn runs and nothing is delivered."""
         for _ in range(2):
+            await self.doors.quiet()
             await self.daemon.bot.runtime.wait_idle()
             for runtime in self.daemon.bot.channel_runtimes.values():
                 await runtime.deliverer.wait_until_idle()
@@ -373,20 +393,62 @@ class World:
         await timer.check_job(job)
         await self.quiet()
 
-    async def read_blob(self, channel: str, digest: str) -> bytes:
-        """Read a file that the bot sends."""
-        return await self.daemon.bot.channel_factory.blob_reader(channel)(digest)
+    def read(self, post: Post) -> None:
+        """See `People`."""
+        session = self.first_name(post.session)
+        self.seen["edit" if post.is_edit else "sent"] += 1
+        if post.is_edit:
+            self.edited.set()
+        else:
+            self.posted.setdefault(session, []).append(post.message)
+        if post.buttons:
+            self.buttons.append((session, post.message, list(post.buttons)))
+        quoted = self.words.get(post.reply_to, ())
+        text = " ".join([post.text, *(f"[{label}]" for label in post.labels)])
+        if post.reply_to and post.reply_to not in self.written.get(session, ()):
+            self.leaks.append(f"sent to {session}: a reply to a message of another chat")
+        self.show("sent", session, text, f"{post.rest} {quoted}")
 
-    def show(self, channel: str, part: MessagePart, text: str) -> None:
-        """Note what the people of a chat read."""
-        session = self.first_name(":".join(piece for piece in (channel, part.chat, part.thread) if piece))
-        self.seen["sent"] += 1
+    def notice_typing(self, session: str) -> None:
+        """See `People`."""
+        self.seen["typing"] += 1
+        if self.first_name(session) not in self.oracle.places:
+            self.leaks.append(f"typing in {session}, where nobody may speak")
+
+    def watch(self, session: str, event: Preview) -> None:
+        """See `People`."""
+        self.seen["preview"] += isinstance(event, TextStreamed)
+        self.look("preview", session, str(event))
+        if self.seen["preview"] % 50 == 49:  # as an error of a library, with the address that it called
+            raise ConnectionError(f"POST https://example.org/bot{BOT_KEY}/edit")
+
+    def download(self, reference: str) -> bytes:
+        """See `People`."""
+        return self.files[reference]
+
+    def show(self, where: str, session: str, text: str, rest: str = "") -> None:
+        """Note what the people of a chat read; `rest` comes with it, such as a file."""
+        self.seen[f"{where} to a program"] += session.startswith("stdin:")
         if session in self.oracle.places:
-            self.read.setdefault(session, []).append(text)
-            self.look("sent", session, text)
-            self.look_for_secrets("sent", session, text)
-        elif found := canaries(text):  # somebody who may not speak at all
-            self.leaks.append(f"sent to {session}: {found}")
+            if where == "sent":
+                self.answers.setdefault(session, []).append(text)
+            self.look(where, session, f"{text} {rest}")
+            if where == "sent":  # a terminal shows the calls of sub-tasks while they run
+                self.look_for_secrets(where, session, f"{text} {rest}")
+        elif found := canaries(f"{text} {rest}"):  # somebody who may not speak at all
+            self.leaks.append(f"{where} to {session}: {found}")
+
+    async def knock(self, token: str, place: Place, text: str) -> None:
+        """Let somebody with another token than the owner's knock at the doors for programs: nothing comes in or out."""
+        for path, answer in [*await self.doors.knock(token, place.chat, text), *await self.doors.read_health()]:
+            self.seen["knock"] += 1
+            self.leaks += [f"{path} for a stranger: {word}" for word in sorted(canaries(answer))]
+        _, status = await self.doors.request(f"{COMMAND_PATH}status", {}, TOKEN)
+        self.seen["status"] += '"snapshot"' in status
+        self.leaks += [f"status for a program: {word}" for word in sorted(canaries(status) - self.oracle.jobs)]
+        if await self.visitor.admit(TOKEN) is not None:
+            self.leaks.append("the trace page takes the token of programs")
+        await self.quiet()
 
     def look(self, where: str, session: str, text: str, *, elsewhere: bool = False) -> None:
         """Check what is shown in a session; what may be seen there is there from now on."""
@@ -440,6 +502,7 @@ class World:
         is_answering = not turn.is_subtask and not is_summary(request)
         self.seen["sub-task" if turn.is_subtask else "summary" if is_summary(request) else "request"] += 1
         self.seen["evidence"] += is_answering and "Recalled from earlier in this chat" in text
+        self.seen["picture"] += "base64," in text
         self.seen["own memory"] += "This person, in every direct chat" in request.system
         if is_answering:  # a command that failed is said, too
             words = canaries([accepted.inbound.text for accepted in turn.inbounds])
@@ -471,6 +534,8 @@ class World:
             self.seen["secret"] += bool(SECRET.search(args["task"]))
         if turn.replies_elsewhere:
             self._send_elsewhere(turn.cause, session, "")
+        if name == "session.explain" and self.oracle.places[session] in PROGRAMS and args["chat"] in self.oracle.places:
+            self.oracle.present[session] |= self.oracle.visible(args["chat"])  # whoever has the home may look at it
         output = await call_next(call)
         self.seen[name] += 1
         self._follow(turn, name, args)
@@ -501,6 +566,8 @@ class World:
             change((args["auditor"], self.first_name(args["session"])))
         elif name == "access.grant":
             oracle.admit(args["channel"] or place.channel, args["id"])
+        elif name == "people.export":  # of the chats that one is in
+            oracle.present[turn.session] |= oracle.of_person((place.channel, turn.sender.id))
         elif name == "access.unlink":
             oracle.unlink((place.channel, turn.sender.id))
         elif name == "access.revoke":  # ends the links of the account, too

@@ -23,6 +23,7 @@ from tests.e2e.bot import run
 from tests.e2e.daemon import configured, running
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server as TelegramServer
+from tests.fakes.botapi.world import User
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server as DiscordServer
 from tests.fakes.effect_server import effect_server
@@ -344,6 +345,65 @@ def _telegram_bubble(message: dict[str, Any]) -> Bubble:
     )
 
 
+_TOPICS = {
+    "rules": [
+        {
+            "when": "(?s)Friday at nine.*When do we leave",
+            "steps": [{"text": "On Friday at nine: Bob said so in Family."}],
+        },
+        {"when": "(?s)Hotel Luna.*Where do we sleep", "steps": [{"text": "In the Hotel Luna."}]},
+        {"when": "Where do we sleep", "steps": [{"text": "Nobody said that here."}]},
+    ],
+    "default": [{"text": "Noted."}],
+}
+
+
+async def draw_topics() -> str:
+    """A topic of a group that goes on in a private chat by grant, until the grant is taken back.
+
+    The rules of the script look for the words of the group in what the model was shown.
+    """
+    with new_home() as home:
+        async with TelegramServer(limits=None) as server:
+            ada, bob = server.user("Ada"), server.user("Bob")
+            family, alone = server.group("Family", [ada, bob]), server.private(ada)
+            configured(home, server, _TOPICS, owners=[ada.id], members=[bob.id])
+            here, there = f"telegram:{alone.chat.id}", f"telegram:{family.chat.id}"
+            bubbles: list[Bubble] = []
+
+            async def play(room: Gathering, person: User, line: str) -> None:
+                seen, answers = set(room.chat.messages), len(_bot_texts(room))
+                room.say(line, person)
+                await server.until(lambda: len(_bot_texts(room)) > answers)
+                new = [message for number, message in room.chat.messages.items() if number not in seen]
+                bubbles.extend(replace(_telegram_bubble(message), quoted="") for message in new)
+
+            def note(text: str) -> None:
+                bubbles.append(Bubble("", text, is_bot=True))
+
+            async with running(home):
+                await server.until(lambda: bool(_bot_texts(family)))  # it greets
+                note("in the group Family")
+                await play(family, ada, f"/topic@{server.bot.user.username} Trip to Rome")
+                await play(family, bob, f"@{server.bot.user.username} We leave on Friday at nine.")
+                note("in Ada's private chat")
+                for line in (
+                    f"/grant {there} to {here}", f"/topic Trip to Rome source={there}", "When do we leave?",
+                    f"/grant_revoke {there} to {here}",
+                ):  # fmt: skip
+                    await play(alone, ada, line)
+                note("in the group Family")
+                await play(family, bob, f"@{server.bot.user.username} We sleep in the Hotel Luna.")
+                note("in Ada's private chat")
+                await play(alone, ada, "Where do we sleep?")
+    return draw_chat(
+        [replace(bubble, text=replace_varying(bubble.text, home)) for bubble in bubbles],
+        title="Telegram",
+        source="What the test server received; the script answers by what the model saw.",
+        color="#d9f4c7",
+    )
+
+
 async def draw_discord() -> str:
     """A channel of a server on Discord: mentions and answers."""
     with new_home() as home:
@@ -387,6 +447,7 @@ SCENES: dict[str, Draw] = {
     "doctor": draw_doctor,
     "discord": draw_discord,
     "memory-view": draw_memory_view,
+    "topics": draw_topics,
 }
 """Functions, some of them coroutine functions, that draw a picture each, by the name of the picture's file."""
 

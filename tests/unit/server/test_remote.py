@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
+from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -14,8 +16,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bubbot.errors import ConfigError, ControlError, DeliveryFailed
+from bubbot.errors import ConfigError, ControlError, DeliveryFailed, EntryNotFound
 from bubbot.ports.channel import (
+    Attachment,
     Channel,
     ChannelEvent,
     CommandInfo,
@@ -356,8 +359,11 @@ async def test_what_is_not_of_this_channel_is_refused(bot: Bench) -> None:
                     await peer.request(do, {"session": session})
         with pytest.raises(ControlError, match="of the channel 'telegram'"):
             await peer.request("event", {"event": encode(StopRequest("telegram", "42"))})
+        file = structs.replace(said("x"), channel="telegram", attachments=(Attachment("a"),))
         with pytest.raises(ControlError, match="of the channel 'telegram'"):
-            await peer.request("ask", {"inbound": {**encode(said("x")), "channel": "telegram"}})
+            await peer.request("ask", {"inbound": encode(file), "files": {"a": b64encode(b"hello").decode()}})
+        with pytest.raises(EntryNotFound):  # and leaves nothing on a tape
+            await bot.tape.get_blob(sha256(b"hello").hexdigest())
         with pytest.raises(ControlError, match="none of"):
             await peer.request("event", {})
         with pytest.raises(ConfigError, match="accepted before"):
@@ -410,6 +416,8 @@ async def test_who_asked_by_an_id_sees_its_own_turn_and_no_other(bot: Bench) -> 
     others: list[Preview] = [TurnStarted(8, "2"), TextStreamed("not mine"), TurnFinished("answered")]
     for shown in (*others, *mine, *others):
         bot.remote.preview(HOME, shown)
+    for shown in mine:  # a program in another session has chosen the same id
+        bot.remote.preview("stdin:work", shown)
     assert watcher.seen == mine
     assert await bot.remote.send(answer_to("1")) == Receipt("r2")
     with pytest.raises(DeliveryFailed, match="nobody"):
