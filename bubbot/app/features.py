@@ -226,7 +226,7 @@ class BotFeatures:
     @property
     def strategy_sources(self) -> StrategySources:
         """What the ports of context strategies reach."""
-        return StrategySources(self._read_memory, self._kernel.read_session)
+        return StrategySources(self._read_memory, self._kernel.read_session, self._kernel.find_heads)
 
     async def _read_memory(self, turn: Turn) -> MemoryText:
         """Return the `<memory>` block that the chat of a turn is shown."""

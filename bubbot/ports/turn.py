@@ -157,6 +157,7 @@ class TurnRunner(Protocol):
         *,
         purpose: str,
         shown: Sequence[int] = (),
+        elsewhere: Sequence[tuple[str, Sequence[tuple[int, int]]]] = (),
         tools: Sequence[ToolSpec] = (),
     ) -> ModelReply:
         """Call the turn's model once, without streaming to people and without running a tool.
@@ -168,6 +169,7 @@ class TurnRunner(Protocol):
             messages: chat messages in a provider's form; the last one is a user's.
             purpose: a word, such as `summary`.
             shown: ids of the tape's entries that the messages show.
+            elsewhere: entries of other tapes that they show, as pairs of a tape and id ranges.
             tools: tools to offer; the caller must answer the calls.
 
         Raises:

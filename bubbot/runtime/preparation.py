@@ -83,6 +83,8 @@ async def run_preparation(
     try:
         found = await _run_in_time(strategy, ports, source, seconds)
         mark = stamp_of(turn.tape.source if is_own else most_foreign(turn.tape.source, ports.source))
+        if not is_own and (foreign := ports.foreign_spans):  # so that an erasure and a revocation find them
+            mark = {**mark, "sources": foreign}
         entries = _make_entries(strategy, source, ports, found, mark)
     except StrategyFailed as error:
         if ports.denial is not None and error.denial is None:
@@ -173,7 +175,7 @@ def _make_entry(
             strategy=strategy.name,
             version=strategy.version,
             messages=tuple([entry.id for entry in source.answered]),
-            elsewhere=ports.granted_spans,
+            elsewhere=ports.foreign_spans,
         )
     entry = fact.to_entry() if isinstance(fact, Fact) else fact
     if not isinstance(entry, TapeEntry) or entry.kind != Kind.EVENT or not entry.name:

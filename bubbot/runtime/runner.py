@@ -222,6 +222,7 @@ class ModelRunner:
         *,
         purpose: str,
         shown: Sequence[int] = (),
+        elsewhere: Sequence[tuple[str, Sequence[tuple[int, int]]]] = (),
         tools: Sequence[ToolSpec] = (),
     ) -> ModelReply:
         """Call the model once, without running a tool; see `TurnRunner.ask`."""
@@ -239,7 +240,7 @@ class ModelRunner:
             "view": {},
             "head": head,
             "as_of": [[1, head]] if head else [],
-            "shown": [list(span) for span in spans_of(shown)],
+            "shown": [*map(list, spans_of(shown)), *[[tape, [*map(list, spans)]] for tape, spans in elsewhere]],
             "system": digests[0],
             "tools": digests[1],
             "messages": digests[2],

@@ -20,7 +20,8 @@ from bubbot.features.why.view import find_explained
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import read_session
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import FindHeads, find_no_heads, has_request, rebuild_sent
+from bubbot.runtime.compose import has_request, rebuild_sent
+from bubbot.runtime.context.copies import FindHeads, find_no_heads
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from bubbot.errors import AccessError, EntryInvalid, ModelCallDenied
 from bubbot.formatting import clean
 from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import route_assistant
+from bubbot.runtime.context.copies import FindHeads, TapeCopy, find_copies, find_no_heads, withhold_copies
 from bubbot.runtime.context.selectors import is_in_context, text_of
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
 from bubbot.tape.provenance import Source, find_most_foreign, most_foreign
-from bubbot.tape.query import IdRanges, Ranked, TapeQuery, WholeTape
+from bubbot.tape.query import IdRanges, Ranked, Span, TapeQuery, WholeTape, union
 
 MAX_FOUND = 200
 """The most entries that one search or one read returns."""
@@ -78,10 +80,12 @@ class StrategySources:
     Attributes:
         read_memory: returns the memory that the chat of a turn is shown.
         read_session: opens the tape of another session, by grant.
+        find_heads: returns how far other tapes may be read whose words entries of the chat hold.
     """
 
     read_memory: ReadMemory = read_no_memory
     read_session: ReadSession = read_no_session
+    find_heads: FindHeads = find_no_heads
 
 
 class PortsClosed(Exception):
@@ -109,6 +113,8 @@ class StrategyPorts:
         self.name = turn.tape.name
         self._known = {entry.id for entry in entries}
         self._granted: dict[str, set[int]] = {}
+        self._copies: dict[int, TapeCopy] = {}
+        self._note_copies(entries)
         self.source = find_most_foreign(entries)
         self.denial: ModelCallDenied | None = None
         self.calls = 0
@@ -140,7 +146,15 @@ class StrategyPorts:
             raise EntryInvalid(f"a preparation may ask the model {MAX_CALLS} times")
         label = f"{self._strategy}/{purpose}"
         try:
-            reply = await self._turn.runner.ask(self._turn, system, list(messages), purpose=label, shown=tuple(shown))
+            copies = [self._copies[each] for each in shown if each in self._copies]
+            reply = await self._turn.runner.ask(
+                self._turn,
+                system,
+                list(messages),
+                purpose=label,
+                shown=tuple(shown),
+                elsewhere=self._list_foreign(copies),
+            )
         except ModelCallDenied as error:
             self.denial = error
             raise
@@ -163,22 +177,26 @@ class StrategyPorts:
         return shown[: max(limit, 0)]
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """Return the entries of each query on the tape of this chat. Raise `AccessError` for a query on another tape."""
+        """Return the entries of each query on the tape of this chat. Raise `AccessError` for a query on another tape.
+
+        A note stands in place of words of another chat that may not be shown here any more.
+        """
         self._require_open()
         tape = self._turn.tape
         for query in queries:
             if query.tape != tape.name:
                 raise AccessError(f"a context strategy may query the tape {tape.name}, not {query.tape}")
-        answers = await tape.fetch(queries)
+        answers = await withhold_copies(tape, await tape.fetch(queries), partial(self._sources.find_heads, self._turn))
         for entries in answers:
             self._known.update([entry.id for entry in entries])
+            self._note_copies(entries)
             self._note(find_most_foreign(entries))
-        return answers
+        return [tuple(entries) for entries in answers]
 
     async def read_granted(self, session: str, words: str = "", limit: int = 20) -> GrantedEntries:
         """Read the newest messages of another session, or those that share words with a text.
 
-        The grant is checked at each call. What is returned is recorded with what is prepared.
+        The grant is checked at each call. What is returned is recorded with what is prepared, and with later model calls.
 
         Raises:
             AccessError: this chat may not read that session now.
@@ -196,9 +214,17 @@ class StrategyPorts:
         return GrantedEntries(tape.name, tape.session or session, entries)
 
     @property
-    def granted_spans(self) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
-        """The entries of other tapes that were read, as pairs of a tape and id ranges."""
-        return tuple([(tape, tuple(spans_of([*ids]))) for tape, ids in sorted(self._granted.items())])
+    def foreign_spans(self) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+        """The entries of other tapes that were read, or whose words the given and found ones hold, as id ranges by tape."""
+        return self._list_foreign(self._copies.values())
+
+    def _list_foreign(self, copies: Iterable[TapeCopy]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+        spans: dict[str, list[Span]] = {tape: [*spans_of([*ids])] for tape, ids in self._granted.items()}
+        for copy in copies:
+            for tape, sources in copy.sources.items():
+                spans.setdefault(tape, []).extend(sources)
+        joined = {tape: union(spans[tape]) for tape in sorted(spans)}
+        return tuple([(tape, tuple([(low, high or low) for low, high in each])) for tape, each in joined.items()])
 
     def knows(self, spans: Sequence[Sequence[int]]) -> bool:
         """Return true if these are id ranges of entries that were given or found."""
@@ -217,6 +243,9 @@ class StrategyPorts:
     def _require_open(self) -> None:
         if not self._is_open:
             raise PortsClosed("the preparation of this context is over")
+
+    def _note_copies(self, entries: Sequence[TapeEntry]) -> None:
+        self._copies.update({copy.entry.id: copy for copy in find_copies(self.name, entries)})
 
     def _note(self, source: Source) -> None:
         self.source = most_foreign(self.source, source)
