@@ -29,7 +29,9 @@ _MODULES = {
     "bubbot.runtime.context.ports": ("GrantedEntries", "StrategyPorts"),
     "bubbot.runtime.context.quoting": ("quote_text",),
     "bubbot.runtime.context.selectors": ("ContextMessage", "MessageStyle", "select_messages"),
-    "bubbot.runtime.context.strategy": ("ContextInput", "ContextStrategy", "ModelContext", "PreparationInput"),
+    "bubbot.runtime.context.strategy": (
+        "ContextInput", "ContextStrategy", "HandoffInput", "ModelContext", "PreparationInput", "StrategyHandoff",
+    ),
     "bubbot.runtime.context.view": ("ContextView",),
     "bubbot.tape.entry": ("Kind", "TapeEntry", "event", "message"),
     "bubbot.tape.events": ("ContextPrepared",),

@@ -44,8 +44,10 @@ from bubbot.runtime.context.selectors import MessageStyle as MessageStyle
 from bubbot.runtime.context.selectors import select_messages as select_messages
 from bubbot.runtime.context.strategy import ContextInput as ContextInput
 from bubbot.runtime.context.strategy import ContextStrategy as ContextStrategy
+from bubbot.runtime.context.strategy import HandoffInput as HandoffInput
 from bubbot.runtime.context.strategy import ModelContext as ModelContext
 from bubbot.runtime.context.strategy import PreparationInput as PreparationInput
+from bubbot.runtime.context.strategy import StrategyHandoff as StrategyHandoff
 from bubbot.runtime.context.view import ContextView as ContextView
 from bubbot.tape.entry import Kind as Kind
 from bubbot.tape.entry import TapeEntry as TapeEntry

@@ -210,7 +210,9 @@ class BotFeatures:
             passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
         )
         if "strategies" in names:
-            self.strategies = strategies.replace_own(strategies_feature.retrieval)
+            self.strategies = strategies.replace_own(strategies_feature.retrieval).replace_own(
+                strategies_feature.summary
+            )
         own: dict[str, Any] = {
             "memory": self.memory,
             "schedule": self.schedule,

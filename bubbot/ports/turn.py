@@ -181,6 +181,24 @@ class TurnRunner(Protocol):
         """Return the model that the turn asks."""
         ...
 
+    async def needs_handoff(self, turn: Turn) -> bool:
+        """Return true if the context strategy of the turn's answer wants a turn of its own, in which it hands off.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def hand_off(self, turn: Turn, owner: str) -> Sequence[str]:
+        """Let the chat's context strategy open a new window, and return what people are told.
+
+        If it cannot, or fails, the one that hands off for all others does.
+
+        Args:
+            owner: who asked for it: `human` or `agent`.
+        """
+        ...
+
 
 @dataclass
 class Turn:

@@ -33,14 +33,21 @@ from bubbot.runtime.context.copies import (
 from bubbot.runtime.context.evidence import OWN_TAPE, Evidence, find_sessions, read_evidence
 from bubbot.runtime.context.ports import StrategySources
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext, PreparationInput
+from bubbot.runtime.context.strategy import (
+    KERNEL_STRATEGIES,
+    ContextStrategies,
+    HandoffInput,
+    ModelContext,
+    PreparationInput,
+)
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
 from bubbot.runtime.context.view import CONTEXT_VERSION, ContextView, records_view
+from bubbot.runtime.handoffs import ask_if_due, find_opening, run_handoff
 from bubbot.runtime.preparation import PREPARE_SECONDS, TurnPreparation, describe_failure, run_preparation
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.runtime.request_rules import apply_rules
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
-from bubbot.runtime.turns import find_fit
+from bubbot.runtime.turns import find_conversation_step, find_fit
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
 from bubbot.tape.events import StrategyFailure
 from bubbot.tape.fork import ForkedTape
@@ -108,6 +115,7 @@ class ContextPolicy:
         on_strategy_failure: called with the selector if a package's strategy fails; `window` replaces it.
         sources: what the ports of a strategy reach.
         prepare_seconds: the time limit of a strategy's preparation.
+        handoff_selector: the strategy that hands off in chats whose own one cannot, or fails; empty for none.
         find_heads: returns how far other tapes may be read that evidence quotes.
     """
 
@@ -123,6 +131,7 @@ class ContextPolicy:
     on_strategy_failure: Callable[[str, BubbotError], None] = log_strategy_failure
     sources: StrategySources = StrategySources()  # noqa: RUF009 - frozen
     prepare_seconds: float = PREPARE_SECONDS
+    handoff_selector: str = ""
     find_heads: FindHeads = find_no_heads
 
 
@@ -276,6 +285,50 @@ class RequestComposer:
             state.failure = describe_failure(selector, error)
             state.denial = (error.denial if isinstance(error, StrategyFailed) else None) or state.denial
             self._settings.on_strategy_failure(selector, error)
+
+    async def needs_handoff(self, turn: Turn) -> bool:
+        """Return true if the strategy of the turn's answer wants a turn of its own. Its failure is reported, and is a no."""
+        step = find_conversation_step(turn.tape.delta)
+        settings, selector = self._settings, text_field(step["view"], "selector") if step else ""
+        if not selector:
+            return False
+        try:
+            strategy = settings.strategies.find(selector)
+            if strategy.is_due is None:
+                return False
+            source = await self._build_handoff_input(turn)
+            return await ask_if_due(turn, strategy, source, settings.sources, settings.prepare_seconds)
+        except ConfigError as error:
+            settings.on_strategy_failure(selector, error)
+            return False
+
+    async def hand_off(self, turn: Turn, owner: str) -> list[str]:
+        """Let the chat's strategy open a new window, else the one that does so for all others; return what people are told."""
+        settings, source, told = self._settings, await self._build_handoff_input(turn), list[str]()
+        chosen = await self._choose_selector(turn, ModelTraits(context_tokens=source.context_tokens))
+        for selector in dict.fromkeys([chosen, settings.handoff_selector]):
+            try:
+                strategy = settings.strategies.find(selector)
+                if strategy.hand_off is None:
+                    continue
+                text = await run_handoff(turn, strategy, source, settings.sources, owner)
+            except ConfigError as error:  # a package's strategy must not end a turn
+                settings.on_strategy_failure(selector, error)
+                failure = describe_failure(selector, error)
+                told.append(turn.texts.say("strategy_no_handoff", name=selector, problem=failure.problem))
+                continue
+            if text is None:
+                return [*told, turn.texts.say("summary_nothing")] if turn.is_typed else told
+            return [*told, text] if text else told
+        return told
+
+    async def _build_handoff_input(self, turn: Turn) -> HandoffInput:
+        try:
+            size = (await self._models(turn)).traits.context_tokens
+        except BubbotError:  # a handoff may do without the model
+            size = None
+        opening = await find_opening(turn)
+        return HandoffInput(turn.tape.name, opening, turn.now(), turn.zone, turn.texts, size)
 
     async def _read_for_preparation(self, turn: Turn, selector: str) -> PreparationInput:
         plan = await self._plan(turn)

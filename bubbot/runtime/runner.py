@@ -214,6 +214,14 @@ class ModelRunner:
     async def find_model(self, turn: Turn) -> Model:
         return await self._composer.find_model(turn)
 
+    async def needs_handoff(self, turn: Turn) -> bool:
+        """See `TurnRunner.needs_handoff`."""
+        return await self._composer.needs_handoff(turn)
+
+    async def hand_off(self, turn: Turn, owner: str) -> Sequence[str]:
+        """See `TurnRunner.hand_off`."""
+        return await self._composer.hand_off(turn, owner)
+
     async def ask(
         self,
         turn: Turn,

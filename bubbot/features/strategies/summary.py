@@ -10,18 +10,21 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from bubbot.errors import BubbotError, FeatureFailed, ModelCallDenied, ModelError, ModelOverflow
+from bubbot.errors import BubbotError, EntryInvalid, FeatureFailed, ModelCallDenied, ModelError, ModelOverflow
 from bubbot.features.strategies.reader import OpenedEntry, clip_text, indent_quotation
 from bubbot.formatting import clean
-from bubbot.ports.turn import Turn
-from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import request_token_limit
+from bubbot.runtime.context.ports import MAX_ASKED_CHARS, StrategyPorts
 from bubbot.runtime.context.quoting import escape_people_text, escape_tags, quote_text
+from bubbot.runtime.context.strategy import HandoffInput
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, MESSAGE_TOKENS, estimate_tokens
 from bubbot.tape.entry import JsonObject, Kind, encode
+from bubbot.texts import Texts
 
 PURPOSE = "summary"
-"""The purpose that the steps of its calls have."""
+"""The purpose that the steps of its calls have: the name of the strategy."""
+MAX_ROOM = MAX_ASKED_CHARS // BYTES_PER_TOKEN
+"""The most tokens of a request, which may have so many characters."""
 UNKNOWN_ROOM = 24_000
 """Tokens of a request to a model whose context is of unknown size."""
 MIN_PIECE_TOKENS = 120
@@ -96,9 +99,10 @@ class SummaryState(Struct, frozen=True, omit_defaults=True):
 class SummaryWriter:
     """Lets a model write a summary of entries, in pieces that fit into its context."""
 
-    def __init__(self, turn: Turn, limit: int, earlier: SummaryState) -> None:
+    def __init__(self, ports: StrategyPorts, source: HandoffInput, limit: int, earlier: SummaryState) -> None:
         """`limit` is in tokens; the sources of the `earlier` summary may be cited."""
-        self._turn = turn
+        self._ports = ports
+        self._source = source
         self._limit = limit
         self._earlier = earlier
         self._characters = 0
@@ -108,8 +112,8 @@ class SummaryWriter:
         waiting = [entry for entry in entries if entry.text.strip()]
         state, factor = self._earlier, 1.0
         self._characters = _count_characters(self._limit, waiting)
+        size = self._source.context_tokens
         try:
-            size = (await self._turn.runner.find_model(self._turn)).traits.context_tokens
             while waiting:
                 count = self._count_fitting(state, waiting, size, factor)
                 try:
@@ -119,9 +123,9 @@ class SummaryWriter:
                         raise
                     factor /= 2
                     continue
-                await self._turn.tape.save()  # what it cost stays known
+                await self._ports.save()  # what it cost stays known
                 waiting = waiting[count:]
-        except (ModelError, FeatureFailed, SummaryInvalid) as error:
+        except (ModelError, FeatureFailed, EntryInvalid, SummaryInvalid) as error:
             return cite_newest(state, waiting, self._limit), error
         return state, None
 
@@ -130,7 +134,7 @@ class SummaryWriter:
         room = UNKNOWN_ROOM if size is None else request_token_limit(size)
         fixed = estimate_tokens(self._system()) + estimate_tokens(_so_far(state)) + 3 * MESSAGE_TOKENS
         repair = round(self._limit * TOLERANCE) + estimate_tokens(_REPAIR) + 60
-        return max(round((room - fixed - repair) * factor), MIN_PIECE_TOKENS)
+        return max(round((min(room, MAX_ROOM) - fixed - repair) * factor), MIN_PIECE_TOKENS)
 
     def _count_fitting(
         self, state: SummaryState, entries: Sequence[OpenedEntry], size: int | None, factor: float
@@ -144,7 +148,7 @@ class SummaryWriter:
         return len(entries)
 
     def _quote(self, entry: OpenedEntry, room: int) -> str:
-        head = entry.format_head(self._turn.zone, self._turn.texts.english)
+        head = entry.format_head(self._source.zone, self._source.texts.english)
         text = clip_text(entry.text, max(room // ENTRY_SHARE, 30))
         mark = "…" if len(text) < len(entry.text) else ""
         return f"{head}\n{indent_quotation(text)}{mark}"
@@ -171,8 +175,7 @@ class SummaryWriter:
         return parse_summary(await self._ask(messages, ids), allowed, self._limit, self._characters)
 
     async def _ask(self, messages: Sequence[JsonObject], ids: Sequence[int]) -> str:
-        reply = await self._turn.runner.ask(self._turn, self._system(), messages, purpose=PURPOSE, shown=ids)
-        return route_assistant(clean(reply.text)).text
+        return await self._ports.ask_model(messages, PURPOSE, system=self._system(), shown=ids)
 
 
 def _count_characters(limit: int, entries: Sequence[OpenedEntry]) -> int:
@@ -250,10 +253,10 @@ def cite_newest(state: SummaryState, entries: Sequence[OpenedEntry], limit: int)
     return replace(state, summary=text, source_ids=tuple(sorted({*inherited, *ids})))
 
 
-def reason_of(error: Exception, turn: Turn) -> str:
+def reason_of(error: Exception, texts: Texts) -> str:
     """Return why a model did not write a summary, for people."""
     if isinstance(error, ModelCallDenied) and error.notice:
-        return turn.texts.format_commands(error.notice).rstrip(".。")
+        return texts.format_commands(error.notice).rstrip(".。")
     if isinstance(error, BubbotError):
-        return turn.texts.reason(error).rstrip(".")
-    return turn.texts.say("summary_unusable")
+        return texts.reason(error).rstrip(".")
+    return texts.say("summary_unusable")

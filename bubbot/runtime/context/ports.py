@@ -1,4 +1,4 @@
-"""The ports of a context strategy: what it may ask and read while it prepares the context of a turn."""
+"""The ports of a context strategy: what it may ask and read while it prepares the context of a turn, or hands off."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ MAX_FOUND = 200
 """The most entries that one search or one read returns."""
 MAX_CALLS = 16
 """The most model calls of one preparation."""
+MAX_HANDOFF_CALLS = 500
+"""The most model calls of one handoff: a long window is read in pieces."""
 MAX_ASKED_CHARS = 2_097_152
 """The most characters of the messages of one model call; each call is recorded with them."""
 _SEARCHED = (Kind.MESSAGE, Kind.ANCHOR)
@@ -89,13 +91,11 @@ class StrategySources:
 
 
 class PortsClosed(Exception):
-    """The preparation is over, so that its ports answer no more."""
+    """The preparation or handoff is over, so that its ports answer no more."""
 
 
 class StrategyPorts:
-    """The ports of one preparation. They write nothing except the records of model calls, and end with it.
-
-    No preparation makes more than `MAX_CALLS` model calls.
+    """The ports of one preparation or handoff. They write nothing except the records of model calls, and end with it.
 
     Attributes:
         name: the name of the chat's tape, for queries.
@@ -104,9 +104,26 @@ class StrategyPorts:
         calls: how often it asked the model.
     """
 
-    def __init__(self, turn: Turn, strategy: str, sources: StrategySources, entries: Sequence[TapeEntry]) -> None:
-        """`entries` are what the strategy was given."""
+    def __init__(
+        self,
+        turn: Turn,
+        strategy: str,
+        sources: StrategySources,
+        entries: Sequence[TapeEntry],
+        *,
+        max_calls: int = MAX_CALLS,
+        task: str = "preparation",
+    ) -> None:
+        """Open them.
+
+        Args:
+            entries: what the strategy was given.
+            max_calls: the most model calls.
+            task: what they are for, as errors name it.
+        """
         self._turn = turn
+        self._max_calls = max_calls
+        self._task = task
         self._strategy = strategy
         self._sources = sources
         self._is_open = True
@@ -126,7 +143,8 @@ class StrategyPorts:
 
         Args:
             messages: `{"role": "user" or "assistant", "content": TEXT}`; the last one is a user's.
-            purpose: a word for the record, small letters, digits, `_` and `-`.
+            purpose: a word for the record, small letters, digits, `_` and `-`; recorded as `STRATEGY/PURPOSE`, or alone if it
+                is the name of the strategy.
             system: the system prompt.
             shown: the entries that the messages show, among those that were given or found.
 
@@ -141,10 +159,10 @@ class StrategyPorts:
             raise EntryInvalid(f"ask_model got {fault}")
         if unknown := [entry_id for entry_id in shown if entry_id not in self._known]:
             raise EntryInvalid(f"shown names the entry {unknown[0]!r}, which the strategy was not given")
+        if self.calls >= self._max_calls:
+            raise EntryInvalid(f"a {self._task} may ask the model {self._max_calls} times")
         self.calls += 1
-        if self.calls > MAX_CALLS:
-            raise EntryInvalid(f"a preparation may ask the model {MAX_CALLS} times")
-        label = f"{self._strategy}/{purpose}"
+        label = purpose if purpose == self._strategy else f"{self._strategy}/{purpose}"
         try:
             copies = [self._copies[each] for each in shown if each in self._copies]
             reply = await self._turn.runner.ask(
@@ -159,6 +177,16 @@ class StrategyPorts:
             self.denial = error
             raise
         return route_assistant(clean(reply.text)).text
+
+    async def save(self) -> None:
+        """Make what the model calls so far cost durable."""
+        self._require_open()
+        await self._turn.tape.save()
+
+    async def head(self) -> int:
+        """Return the newest id of this chat's tape."""
+        self._require_open()
+        return await self._turn.tape.head()
 
     async def read_memory(self) -> str:
         """Return the memory that this chat is shown, as the system prompt has it; empty if there is none."""
@@ -226,6 +254,15 @@ class StrategyPorts:
         joined = {tape: union(spans[tape]) for tape in sorted(spans)}
         return tuple([(tape, tuple([(low, high or low) for low, high in each])) for tape, each in joined.items()])
 
+    def has_shown(self, cited: object) -> bool:
+        """Return true if this is the id of an entry that was given or found, or a pair of a granted tape and an id."""
+        if isinstance(cited, (list, tuple)) and len(cited) == 2:
+            tape, number = cited
+            return type(number) is int and any(
+                name == tape and any(low <= number <= high for low, high in spans) for name, spans in self.foreign_spans
+            )
+        return type(cited) is int and cited in self._known
+
     def knows(self, spans: Sequence[Sequence[int]]) -> bool:
         """Return true if these are id ranges of entries that were given or found."""
         for span in spans:
@@ -237,12 +274,12 @@ class StrategyPorts:
         return True
 
     def close(self) -> None:
-        """End the preparation: later calls raise `PortsClosed`."""
+        """End them: later calls raise `PortsClosed`."""
         self._is_open = False
 
     def _require_open(self) -> None:
         if not self._is_open:
-            raise PortsClosed("the preparation of this context is over")
+            raise PortsClosed(f"the {self._task} is over")
 
     def _note_copies(self, entries: Sequence[TapeEntry]) -> None:
         self._copies.update({copy.entry.id: copy for copy in find_copies(self.name, entries)})
