@@ -26,7 +26,7 @@ _MODULES = {
     "bubbot.ports.channel": ("Inbound", "Outbound", "Role", "Sender"),
     "bubbot.ports.settings": ("SettingsSection",),
     "bubbot.ports.turn": ("Turn", "TurnOutcome", "TurnResult"),
-    "bubbot.runtime.context.ports": ("GrantedEntries", "StrategyPorts"),
+    "bubbot.runtime.context.ports": ("ForeignEntry", "GrantedEntries", "StrategyPorts"),
     "bubbot.runtime.context.quoting": ("quote_text",),
     "bubbot.runtime.context.selectors": ("ContextMessage", "MessageStyle", "select_messages"),
     "bubbot.runtime.context.strategy": (

@@ -36,6 +36,7 @@ from bubbot.ports.settings import SettingsSection as SettingsSection
 from bubbot.ports.turn import Turn as Turn
 from bubbot.ports.turn import TurnOutcome as TurnOutcome
 from bubbot.ports.turn import TurnResult as TurnResult
+from bubbot.runtime.context.ports import ForeignEntry as ForeignEntry
 from bubbot.runtime.context.ports import GrantedEntries as GrantedEntries
 from bubbot.runtime.context.ports import StrategyPorts as StrategyPorts
 from bubbot.runtime.context.quoting import quote_text as quote_text

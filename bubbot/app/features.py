@@ -228,7 +228,8 @@ class BotFeatures:
     @property
     def strategy_sources(self) -> StrategySources:
         """What the ports of context strategies reach."""
-        return StrategySources(self._read_memory, self._kernel.read_session, self._kernel.find_heads)
+        kernel, find_session = self._kernel, partial(read_session, self._store)
+        return StrategySources(self._read_memory, kernel.read_session, kernel.find_heads, find_session)
 
     async def _read_memory(self, turn: Turn) -> MemoryText:
         """Return the `<memory>` block that the chat of a turn is shown."""

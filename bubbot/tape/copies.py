@@ -7,9 +7,10 @@ turn its inbounds, a step what was shown) holds no words of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from bubbot.tape.anchor import find_sources
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT, Correction, Handoff
 from bubbot.tape.query import TapeQuery
@@ -74,11 +75,9 @@ class CopyIndex:
     def _find_originals(self, tape: str, entry: TapeEntry) -> Iterator[tuple[str, int, int]]:
         yield from self.references.find_sources(tape, entry)
         if entry.kind == Kind.ANCHOR:
-            summary = _list(_mapping(entry.payload.get("state")).get("source_ids"))
-            yield from ((tape, number, number) for number in summary if type(number) is int)
+            yield from ((name, number, number) for name, number in find_sources(entry.payload.get("state"), tape))
         elif entry.kind == Kind.EVENT and entry.name in Handoff.EVENTS:
-            summary = _list(_mapping(_mapping(entry.payload.get("data")).get("state")).get("source_ids"))
-            yield from ((tape, number, number) for number in summary if type(number) is int)
+            yield from ((name, number, number) for name, number in find_sources(entry.data.get("state"), tape))
         elif entry.kind == Kind.EVENT and entry.name in (*Correction.EVENTS, *self.events):
             yield from self.references.find_cited(tape, entry)
 
@@ -110,14 +109,6 @@ async def find_copies_of_tape(
         for name in others
         if name in copies or name in prompts
     ]
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _has_any(ids: Collection[int], low: int, high: int) -> bool:

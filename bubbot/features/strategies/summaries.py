@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import partial
@@ -12,13 +12,14 @@ from msgspec import structs
 
 from bubbot.features.strategies.compact import SUMMARY
 from bubbot.features.strategies.reader import EntriesView, OpenedEntry
-from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reason_of
+from bubbot.features.strategies.summary import QuotedElsewhere, SummaryState, SummaryWriter, reason_of
 from bubbot.runtime.compose import PAGE_ENTRIES, PAGE_GROWTH, request_token_limit
 from bubbot.runtime.context.ports import StrategyPorts
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, is_in_context, select_messages
 from bubbot.runtime.context.strategy import ContextStrategy, HandoffInput, StrategyHandoff
 from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens
 from bubbot.runtime.turns import find_conversation_step
+from bubbot.tape.anchor import find_sources
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT
@@ -85,8 +86,9 @@ async def _hand_off(ports: StrategyPorts, source: HandoffInput) -> StrategyHando
     if not entries:
         return None
     earlier = await _read_earlier(ports, source)
+    quoted = await _read_quoted(ports, window, entries)
     limit = max(min(MAX_SUMMARY_TOKENS, _find_room(source, window) // PART), MIN_SUMMARY_TOKENS)
-    summary, failure = await SummaryWriter(ports, source, limit, earlier).write(entries)
+    summary, failure = await SummaryWriter(ports, source, limit, earlier, quoted).write(entries)
     state, recalls = summary.as_json(), tuple(spans_of(sorted(kept)))
     if failure is None:
         return StrategyHandoff(
@@ -99,6 +101,19 @@ async def _hand_off(ports: StrategyPorts, source: HandoffInput) -> StrategyHando
         recalls,
         lambda anchor: source.texts.say("summary_cited", count=len(entries), entry=anchor, reason=reason),
     )
+
+
+async def _read_quoted(
+    ports: StrategyPorts, window: WindowContents, entries: Sequence[OpenedEntry]
+) -> dict[int, QuotedElsewhere]:
+    """Read what stands of other chats in and beside the entries to summarise, as far as it may be shown now."""
+    beside = await ports.read_beside(window.entries)
+    found: dict[int, QuotedElsewhere] = {}
+    for entry in entries:
+        copied = await ports.read_cited(cited, entry.date) if (cited := ports.list_copied(entry.id)) else ()
+        if copied or entry.id in beside:
+            found[entry.id] = QuotedElsewhere(beside.get(entry.id, ()), copied)
+    return found
 
 
 async def _open(ports: StrategyPorts, ids: Sequence[int]) -> Sequence[OpenedEntry]:
@@ -186,10 +201,28 @@ async def _read_earlier(ports: StrategyPorts, source: HandoffInput) -> SummarySt
             break
         sources -= found.keys()
         sources |= {number for entry, ids in found.items() for number in ids if 1 <= number < entry}
-    return await _without_deleted(ports, structs.replace(state, source_ids=tuple(sorted(sources))))
+    cited = await _read_elsewhere(ports, opening)
+    state = structs.replace(state, source_ids=tuple(sorted(sources)), cited=cited.found)
+    return await _without_deleted(ports, state, cited.missing)
 
 
-async def _without_deleted(ports: StrategyPorts, state: SummaryState) -> SummaryState:
+@dataclass(frozen=True, slots=True)
+class _CitedElsewhere:
+    """The entries of other chats that a summary cites: by mark, and how many of them may not be shown any more."""
+
+    found: Mapping[str, tuple[str, int]]
+    missing: int
+
+
+async def _read_elsewhere(ports: StrategyPorts, opening: TapeEntry) -> _CitedElsewhere:
+    """Read what a summary cites of other chats."""
+    state = opening.payload.get("state")
+    cited = [each for each in find_sources(state, ports.name, opening.id) if each[0] != ports.name]
+    shown = await ports.read_cited(cited, opening.date) if cited else ()
+    return _CitedElsewhere({each.mark: (each.tape, each.entry.id) for each in shown}, len(cited) - len(shown))
+
+
+async def _without_deleted(ports: StrategyPorts, state: SummaryState, missing: int = 0) -> SummaryState:
     """Cite no source that was deleted since, and say so: a summary that still rests on it is refused, and written again."""
     name, part = ports.name, IdRanges(tuple(spans_of(state.source_ids)))
     sources, events = await ports.fetch(
@@ -197,8 +230,20 @@ async def _without_deleted(ports: StrategyPorts, state: SummaryState) -> Summary
     )
     hidden = Corrections.of(events).hidden
     deleted = sorted(entry.id for entry in sources if entry.erased or entry.id in hidden)
-    if not deleted:
+    if not deleted and not missing:
         return state
-    note = f"Deleted since, so that nothing of it may be carried over: {', '.join(map(str, deleted))}."
+    notes = [
+        *(
+            [f"Deleted since, so that nothing of it may be carried over: {', '.join(map(str, deleted))}."]
+            if deleted
+            else []
+        ),
+        *(
+            [f"{missing} of its sources in other chats may not be shown here any more: carry nothing of these over."]
+            if missing
+            else []
+        ),
+    ]
+    note = " ".join(notes)
     left = tuple(number for number in state.source_ids if number not in deleted)
     return structs.replace(state, summary=f"{note}\n{state.summary}", source_ids=left)

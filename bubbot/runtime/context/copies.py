@@ -84,13 +84,18 @@ async def find_withheld(tape: TapeHandle, copies: Sequence[TapeCopy], heads: Map
         if copy.count <= MAX_SOURCES:
             for name, spans in copy.sources.items():
                 wanted.setdefault(name, []).extend(spans)
-    dates = {name: await _read_dates(tape, name, spans, heads.get(name, 0)) for name, spans in wanted.items()}
+    dates = {name: await read_dates(tape, name, spans, heads.get(name, 0)) for name, spans in wanted.items()}
     return tuple(sorted({copy.entry.id for copy in copies if not _is_whole(copy, dates)}))
 
 
-async def _read_dates(tape: TapeHandle, name: str, spans: Sequence[Span], head: int) -> Mapping[int, str]:
-    """Return the dates of the entries of another tape that are there and may be read."""
-    if not head:
+async def read_dates(tape: TapeHandle, name: str, spans: Sequence[Span], head: int | None) -> Mapping[int, str]:
+    """Return the dates of the entries of another tape that are there, neither deleted nor erased, and may be read.
+
+    Args:
+        tape: the tape that reads it.
+        head: its newest entry that may be read; 0 for none, None for all.
+    """
+    if head == 0 or not spans:
         return {}
     part, after = IdRanges(tuple(union(spans))), IdRanges(((min(low for low, _ in spans), None),))
     changes = TapeQuery(name, after, kinds=(Kind.EVENT,), names=(CORRECTION,), as_of=head)
@@ -106,14 +111,20 @@ def _is_whole(copy: TapeCopy, dates: Mapping[str, Mapping[int, str]]) -> bool:
     """Return true if all that a copy rests on is there. A later entry is another one: that tape began again."""
     if copy.count > MAX_SOURCES:
         return False
-    at = parse_moment(copy.entry.date)
-    for name, spans in copy.sources.items():
-        for number in [number for low, high in spans for number in range(low, high + 1)]:
-            date = dates[name].get(number)
-            moment = None if date is None else parse_moment(date)
-            if date is None or (at is not None and moment is not None and moment > at):
-                return False
-    return True
+    return all(
+        is_there(dates[name], number, copy.entry.date)
+        for name, spans in copy.sources.items()
+        for low, high in spans
+        for number in range(low, high + 1)
+    )
+
+
+def is_there(dates: Mapping[int, str], number: int, until: str) -> bool:
+    """Return true if an entry of another tape is among these, and not a later one than the entry of this date that names it."""
+    if number not in dates:
+        return False
+    at, moment = parse_moment(until), parse_moment(dates[number])
+    return at is None or moment is None or moment <= at
 
 
 async def list_withheld(tape: TapeHandle, copies: Sequence[TapeCopy], find_heads: FindTapeHeads) -> tuple[int, ...]:

@@ -10,13 +10,29 @@ from typing import TypeAlias
 
 from bubbot.errors import AccessError, EntryInvalid, ModelCallDenied
 from bubbot.formatting import clean
+from bubbot.ports.session_names import keep_session
 from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import route_assistant
-from bubbot.runtime.context.copies import FindHeads, TapeCopy, find_copies, find_no_heads, withhold_copies
+from bubbot.runtime.context.copies import (
+    FindHeads,
+    TapeCopy,
+    find_copies,
+    find_no_heads,
+    is_there,
+    withhold_copies,
+)
+from bubbot.runtime.context.evidence import (
+    QuotableEntries,
+    find_evidence,
+    find_sessions,
+    read_evidence,
+    read_quotable,
+    write_quotation,
+)
 from bubbot.runtime.context.selectors import is_in_context, text_of
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
+from bubbot.tape.handle import CORRECTION, TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import Source, find_most_foreign, most_foreign
 from bubbot.tape.query import IdRanges, Ranked, Span, TapeQuery, WholeTape, union
 
@@ -59,6 +75,28 @@ class GrantedEntries:
     entries: tuple[TapeEntry, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignEntry:
+    """An entry of another chat, as it may be shown now.
+
+    Attributes:
+        tape: the name of its tape.
+        session: the chat.
+        entry: the entry; its id is that of its tape.
+        line: a quotation of it on one line, which begins with its mark.
+    """
+
+    tape: str
+    session: str
+    entry: TapeEntry
+    line: str
+
+    @property
+    def mark(self) -> str:
+        """What cites it in words: its chat and its id there."""
+        return f"{self.session}#{self.entry.id}"
+
+
 ReadMemory: TypeAlias = Callable[[Turn], Awaitable[MemoryText]]
 """Return the memory that the chat of a turn is shown."""
 ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
@@ -83,11 +121,13 @@ class StrategySources:
         read_memory: returns the memory that the chat of a turn is shown.
         read_session: opens the tape of another session, by grant.
         find_heads: returns how far other tapes may be read whose words entries of the chat hold.
+        find_session: returns the session of a tape; empty if it has none.
     """
 
     read_memory: ReadMemory = read_no_memory
     read_session: ReadSession = read_no_session
     find_heads: FindHeads = find_no_heads
+    find_session: Callable[[str], Awaitable[str]] = keep_session
 
 
 class PortsClosed(Exception):
@@ -240,6 +280,55 @@ class StrategyPorts:
             self._note(find_most_foreign(entries))
             self._granted.setdefault(tape.name, set()).update([entry.id for entry in entries])
         return GrantedEntries(tape.name, tape.session or session, entries)
+
+    async def read_beside(self, entries: Sequence[TapeEntry]) -> Mapping[int, Sequence[ForeignEntry]]:
+        """Return what is quoted of other chats beside messages among these, by message, as far as it may be shown now."""
+        self._require_open()
+        facts = find_evidence(entries)
+        if not (sessions := find_sessions(facts)):
+            return {}
+        evidence = await read_evidence(self._turn.tape, facts, await self._sources.find_heads(self._turn, sessions))
+        found: dict[int, Sequence[ForeignEntry]] = {}
+        for message in dict.fromkeys([quoted.message for _, quoted in facts]):
+            shown = evidence.shown_with([message])
+            found[message] = [
+                self._quote(tape, session, evidence.tapes[tape], number)
+                for tape, session in sessions.items()
+                for number in ids_of(shown.get(tape, ()), 0)
+            ]
+        return {message: each for message, each in found.items() if each}
+
+    async def read_cited(self, cited: Sequence[tuple[str, int]], until: str = "") -> Sequence[ForeignEntry]:
+        """Return those of these entries of other tapes that may be shown now.
+
+        Args:
+            until: the date of what cites them: a later entry is another one, of a tape that began again.
+        """
+        self._require_open()
+        tapes = dict.fromkeys([tape for tape, _ in cited if tape != self.name], "")
+        heads = await self._sources.find_heads(self._turn, tapes) if tapes else {}
+        found: list[ForeignEntry] = []
+        for tape in [tape for tape in tapes if heads.get(tape)]:
+            spans = spans_of(sorted({number for name, number in cited if name == tape}))
+            quotable = await read_quotable(self._turn.tape, tape, spans, heads[tape])
+            dates = {number: entry.date for number, entry in quotable.entries.items()}
+            session = await self._sources.find_session(tape)
+            ids = [number for number in quotable.entries if is_there(dates, number, until)]
+            found += [self._quote(tape, session, quotable, number) for number in ids]
+        return found
+
+    def list_copied(self, entry_id: int) -> Sequence[tuple[str, int]]:
+        """Return the entries of other tapes whose words an entry holds that was given or found, such as a result of `chat.read`."""
+        copy = self._copies.get(entry_id)
+        sources = copy.sources.items() if copy is not None else ()
+        return tuple([(tape, number) for tape, spans in sources for number in ids_of(spans, 0)])
+
+    def _quote(self, tape: str, session: str, found: QuotableEntries, number: int) -> ForeignEntry:
+        """Quote an entry of another tape, which counts as read from then on."""
+        entry, correction = found.entries[number], found.corrections.get(number)
+        self._note(find_most_foreign([entry] if correction is None else [entry, correction]))
+        self._granted.setdefault(tape, set()).update([number] if correction is None else [number, correction.id])
+        return ForeignEntry(tape, session, entry, f"{session}{write_quotation(entry, correction)}")
 
     @property
     def foreign_spans(self) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
