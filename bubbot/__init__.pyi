@@ -36,6 +36,7 @@ from bubbot.ports.settings import SettingsSection as SettingsSection
 from bubbot.ports.turn import Turn as Turn
 from bubbot.ports.turn import TurnOutcome as TurnOutcome
 from bubbot.ports.turn import TurnResult as TurnResult
+from bubbot.runtime.context.ports import ForeignEntry as ForeignEntry
 from bubbot.runtime.context.ports import GrantedEntries as GrantedEntries
 from bubbot.runtime.context.ports import StrategyPorts as StrategyPorts
 from bubbot.runtime.context.quoting import quote_text as quote_text
@@ -44,8 +45,10 @@ from bubbot.runtime.context.selectors import MessageStyle as MessageStyle
 from bubbot.runtime.context.selectors import select_messages as select_messages
 from bubbot.runtime.context.strategy import ContextInput as ContextInput
 from bubbot.runtime.context.strategy import ContextStrategy as ContextStrategy
+from bubbot.runtime.context.strategy import HandoffInput as HandoffInput
 from bubbot.runtime.context.strategy import ModelContext as ModelContext
 from bubbot.runtime.context.strategy import PreparationInput as PreparationInput
+from bubbot.runtime.context.strategy import StrategyHandoff as StrategyHandoff
 from bubbot.runtime.context.view import ContextView as ContextView
 from bubbot.tape.entry import Kind as Kind
 from bubbot.tape.entry import TapeEntry as TapeEntry

@@ -20,7 +20,8 @@ from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import Turn, TurnSource
-from bubbot.runtime.compose import FindHeads, PromptSection, Recompose, find_no_heads
+from bubbot.runtime.compose import PromptSection, Recompose
+from bubbot.runtime.context.copies import FindHeads, find_no_heads
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.shell_command import Command
 from bubbot.tape.entry import TapeEntry

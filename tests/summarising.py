@@ -7,8 +7,10 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
+from bubbot.app.guard import guard_strategy
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
 from bubbot.features.strategies.feature import StrategiesFeature
@@ -18,7 +20,7 @@ from bubbot.ports.channel import Inbound
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Usage
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy
-from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.store import TapeStore
 from tests.doubles import SteppingClock
@@ -27,6 +29,7 @@ from tests.long_talk import RuleModel, TalkCase
 from tests.turns import Bench, Options, no_lessons, running
 
 SUMMARY_PROMPT = "You write the summary of a chat."
+NO_PACKAGES: Mapping[str, ContextStrategy] = MappingProxyType({})
 QUOTED = re.compile(r"^#(\d+) [^\n]*, message(?: \[[^\n]*\])?:\n((?:    [^\n]*\n?)+)", re.MULTILINE)
 """A quoted message: its id and its words."""
 
@@ -131,7 +134,8 @@ class SummaryParts:
 
     def strategies(self) -> ContextStrategies:
         """The strategies of the bench."""
-        return OWN_STRATEGIES.replace_own(self._build().retrieval)
+        built = self._build()
+        return OWN_STRATEGIES.replace_own(built.retrieval).replace_own(built.summary)
 
     def _build(self) -> StrategiesFeature:
         return StrategiesFeature(
@@ -167,11 +171,14 @@ async def summarising(
     life: str = "first",
     selector: str = "summary",
     further: Sequence[Feature] = (),
+    packages: Mapping[str, ContextStrategy] = NO_PACKAGES,
+    policy: ContextPolicy | None = None,
     **options: Any,
 ) -> AsyncIterator[Bench]:
-    """A bot whose strategy is `summary`."""
+    """A bot whose strategy is `summary`, with strategies of packages besides, as they are loaded."""
     parts = SummaryParts(settings)
-    policy = ContextPolicy(selector, strategies=parts.strategies())
+    strategies = parts.strategies().extend([*packages], lambda name: guard_strategy(packages[name]))
+    policy = replace(policy or ContextPolicy(), selector=selector, strategies=strategies, handoff_selector="summary")
     made = Options(compose=policy, features=[*parts.features(), *further], clock=SteppingClock(), **options)
     async with running(store, model, made, life=life) as bench:
         parts.join(bench)

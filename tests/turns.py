@@ -516,7 +516,7 @@ def _parts(
         conversation,
         search_feature(),
         topics,
-        why_feature(OWN_STRATEGIES, find_heads=options.compose.find_heads),
+        why_feature(OWN_STRATEGIES, find_heads=head_finder(options.read_session)),
         memory.feature(),
         strategies,
         files,
@@ -537,6 +537,7 @@ def _parts(
         ],
         choices=[choice.chosen],
         find_heads=head_finder(options.read_session),
+        sources=replace(options.compose.sources, find_heads=head_finder(options.read_session)),
     )
     tools = ToolList(found)
     composer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)

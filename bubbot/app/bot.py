@@ -46,6 +46,7 @@ from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.session_names import first_session
+from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
@@ -350,7 +351,7 @@ async def open_bot(
             find_sent=directory.find_sent,
             open_copy=copy_opener(store, workspace, installed.references),
             read_session=read_session,
-            find_heads=head_finder(read_session),
+            find_heads=head_finder(read_session, partial(read_session_of_tape, store)),
             ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
             current_session=directory.current_session,
             first_session=partial(first_session, store),

@@ -214,7 +214,9 @@ class BotFeatures:
             passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
         )
         if "strategies" in names:
-            self.strategies = strategies.replace_own(strategies_feature.retrieval)
+            self.strategies = strategies.replace_own(strategies_feature.retrieval).replace_own(
+                strategies_feature.summary
+            )
         own: dict[str, Any] = {
             "memory": self.memory,
             "schedule": self.schedule,
@@ -243,7 +245,8 @@ class BotFeatures:
     @property
     def strategy_sources(self) -> StrategySources:
         """What the ports of context strategies reach."""
-        return StrategySources(self._read_memory, self._kernel.read_session)
+        kernel, find_session = self._kernel, partial(read_session, self._store)
+        return StrategySources(self._read_memory, kernel.read_session, kernel.find_heads, find_session)
 
     async def _read_memory(self, turn: Turn) -> MemoryText:
         """Return the `<memory>` block that the chat of a turn is shown."""

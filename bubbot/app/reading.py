@@ -11,7 +11,7 @@ from bubbot.feature import OpenCopy, ReadSession
 from bubbot.ports.session_names import find_tape, keep_session, parse_session, require_user_tape
 from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import FindHeads
+from bubbot.runtime.context.copies import FindHeads
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService
@@ -43,17 +43,20 @@ def session_reader(
     return read_session
 
 
-def head_finder(read_session: ReadSession) -> FindHeads:
+def head_finder(read_session: ReadSession, find_session: Callable[[str], Awaitable[str]] = keep_session) -> FindHeads:
     """Build a function that returns how far other tapes may be read, each time it is called. See `FindHeads`.
 
     A grant is for the chat of the turn: none is read if the answer goes to another one.
+
+    Args:
+        find_session: returns the session of a tape, for those whose session is not known.
     """
 
     async def find_heads(turn: Turn, sessions: Mapping[str, str]) -> Mapping[str, int]:
         heads = dict.fromkeys(sessions, 0)
         for name, session in sessions.items() if not turn.replies_elsewhere else ():
             with suppress(AccessError, ConfigError, EntryNotFound):
-                tape = await read_session(turn, session)
+                tape = await read_session(turn, session or await find_session(name))
                 heads[name] = await tape.head() if tape.name == name else 0
         return heads
 

@@ -14,6 +14,7 @@ from bubbot.app.models import ModelSet
 from bubbot.errors import ModelError
 from bubbot.feature import Feature, FindModel
 from bubbot.features.attachments.settings import AttachmentSettings
+from bubbot.features.strategies.compact import SUMMARY
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
@@ -140,6 +141,7 @@ def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFe
         sources=host.strategy_sources,
         prepare_seconds=section.timeout,
         find_heads=host.find_heads,
+        handoff_selector=SUMMARY.name,
     )
 
 

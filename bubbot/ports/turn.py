@@ -157,6 +157,7 @@ class TurnRunner(Protocol):
         *,
         purpose: str,
         shown: Sequence[int] = (),
+        elsewhere: Sequence[tuple[str, Sequence[tuple[int, int]]]] = (),
         tools: Sequence[ToolSpec] = (),
     ) -> ModelReply:
         """Call the turn's model once, without streaming to people and without running a tool.
@@ -168,6 +169,7 @@ class TurnRunner(Protocol):
             messages: chat messages in a provider's form; the last one is a user's.
             purpose: a word, such as `summary`.
             shown: ids of the tape's entries that the messages show.
+            elsewhere: entries of other tapes that they show, as pairs of a tape and id ranges.
             tools: tools to offer; the caller must answer the calls.
 
         Raises:
@@ -177,6 +179,24 @@ class TurnRunner(Protocol):
 
     async def find_model(self, turn: Turn) -> Model:
         """Return the model that the turn asks."""
+        ...
+
+    async def needs_handoff(self, turn: Turn) -> bool:
+        """Return true if the context strategy of the turn's answer wants a turn of its own, in which it hands off.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def hand_off(self, turn: Turn, owner: str) -> Sequence[str]:
+        """Let the chat's context strategy open a new window, and return what people are told.
+
+        If it cannot, or fails, the one that hands off for all others does.
+
+        Args:
+            owner: who asked for it: `human` or `agent`.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -21,19 +21,35 @@ from bubbot.runtime.context.attachments import (
     find_images,
     join_text_parts,
 )
+from bubbot.runtime.context.copies import (
+    FindHeads,
+    FindTapeHeads,
+    TapeCopy,
+    find_copies,
+    find_no_heads,
+    list_withheld,
+    withhold,
+)
 from bubbot.runtime.context.evidence import OWN_TAPE, Evidence, find_sessions, read_evidence
 from bubbot.runtime.context.ports import StrategySources
 from bubbot.runtime.context.selectors import MessageStyle
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext, PreparationInput
+from bubbot.runtime.context.strategy import (
+    KERNEL_STRATEGIES,
+    ContextStrategies,
+    HandoffInput,
+    ModelContext,
+    PreparationInput,
+)
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
 from bubbot.runtime.context.view import CONTEXT_VERSION, ContextView, records_view
+from bubbot.runtime.handoffs import ask_if_due, find_opening, run_handoff
 from bubbot.runtime.preparation import PREPARE_SECONDS, TurnPreparation, describe_failure, run_preparation
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.runtime.request_rules import apply_rules
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
-from bubbot.runtime.turns import find_fit
+from bubbot.runtime.turns import find_conversation_step, find_fit
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
-from bubbot.tape.events import KERNEL_REFERENCES, ContextPrepared, StrategyFailure
+from bubbot.tape.events import StrategyFailure
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
@@ -74,20 +90,12 @@ PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str | PromptT
 """Build a section of the system prompt for a turn and a model; empty for none."""
 ChooseSelector: TypeAlias = Callable[[Turn], Awaitable[str]]
 """Return the selector of the context strategy that a turn's chat has chosen; empty if it has chosen none."""
-FindHeads: TypeAlias = Callable[[Turn, Mapping[str, str]], Awaitable[Mapping[str, int]]]
-"""Return how far a turn may read other tapes now, by tape; 0: not at all. Gets the session of each tape."""
-
 Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest, Mapping[str, Sequence[Span]]]]]
 """Build the request of a recorded step as this code would; see `RequestComposer.recompose`."""
 
 
 def log_strategy_failure(selector: str, error: BubbotError) -> None:
     log.warning("context strategy %s failed: %s", selector, error, extra={"action": "context.strategy"})
-
-
-async def find_no_heads(turn: Turn, sessions: Mapping[str, str]) -> Mapping[str, int]:  # noqa: ARG001 - see `FindHeads`
-    """Let a turn read no other tape."""
-    return dict.fromkeys(sessions, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,7 @@ class ContextPolicy:
         on_strategy_failure: called with the selector if a package's strategy fails; `window` replaces it.
         sources: what the ports of a strategy reach.
         prepare_seconds: the time limit of a strategy's preparation.
+        handoff_selector: the strategy that hands off in chats whose own one cannot, or fails; empty for none.
         find_heads: returns how far other tapes may be read that evidence quotes.
     """
 
@@ -122,6 +131,7 @@ class ContextPolicy:
     on_strategy_failure: Callable[[str, BubbotError], None] = log_strategy_failure
     sources: StrategySources = StrategySources()  # noqa: RUF009 - frozen
     prepare_seconds: float = PREPARE_SECONDS
+    handoff_selector: str = ""
     find_heads: FindHeads = find_no_heads
 
 
@@ -223,7 +233,7 @@ class RequestComposer:
         foreign = await _find_foreign(turn.tape, answers, ids, foreign)
         for name, spans in quoted.items():
             foreign = foreign.add(name, read.evidence.shown_entries(name, spans))
-        prompt_shown = _add_elsewhere(prompt_shown, [*quoted.items(), *_find_copied(turn.tape.name, answers, ids)])
+        prompt_shown = _add_elsewhere(prompt_shown, [*quoted.items(), *read.list_copied(ids)])
         request = ModelRequest(plan.system, context.messages, plan.tools, self._settings.parameters, context.texts)
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
@@ -275,6 +285,50 @@ class RequestComposer:
             state.failure = describe_failure(selector, error)
             state.denial = (error.denial if isinstance(error, StrategyFailed) else None) or state.denial
             self._settings.on_strategy_failure(selector, error)
+
+    async def needs_handoff(self, turn: Turn) -> bool:
+        """Return true if the strategy of the turn's answer wants a turn of its own. Its failure is reported, and is a no."""
+        step = find_conversation_step(turn.tape.delta)
+        settings, selector = self._settings, text_field(step["view"], "selector") if step else ""
+        if not selector:
+            return False
+        try:
+            strategy = settings.strategies.find(selector)
+            if strategy.is_due is None:
+                return False
+            source = await self._build_handoff_input(turn)
+            return await ask_if_due(turn, strategy, source, settings.sources, settings.prepare_seconds)
+        except ConfigError as error:
+            settings.on_strategy_failure(selector, error)
+            return False
+
+    async def hand_off(self, turn: Turn, owner: str) -> list[str]:
+        """Let the chat's strategy open a new window, else the one that does so for all others; return what people are told."""
+        settings, source, told = self._settings, await self._build_handoff_input(turn), list[str]()
+        chosen = await self._choose_selector(turn, ModelTraits(context_tokens=source.context_tokens))
+        for selector in dict.fromkeys([chosen, settings.handoff_selector]):
+            try:
+                strategy = settings.strategies.find(selector)
+                if strategy.hand_off is None:
+                    continue
+                text = await run_handoff(turn, strategy, source, settings.sources, owner)
+            except ConfigError as error:  # a package's strategy must not end a turn
+                settings.on_strategy_failure(selector, error)
+                failure = describe_failure(selector, error)
+                told.append(turn.texts.say("strategy_no_handoff", name=selector, problem=failure.problem))
+                continue
+            if text is None:
+                return [*told, turn.texts.say("summary_nothing")] if turn.is_typed else told
+            return [*told, text] if text else told
+        return told
+
+    async def _build_handoff_input(self, turn: Turn) -> HandoffInput:
+        try:
+            size = (await self._models(turn)).traits.context_tokens
+        except BubbotError:  # a handoff may do without the model
+            size = None
+        opening = await find_opening(turn)
+        return HandoffInput(turn.tape.name, opening, turn.now(), turn.zone, turn.texts, size)
 
     async def _read_for_preparation(self, turn: Turn, selector: str) -> PreparationInput:
         plan = await self._plan(turn)
@@ -432,19 +486,6 @@ async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
         limit *= PAGE_GROWTH
 
 
-def _find_copied(
-    tape: str, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int]
-) -> Iterator[tuple[str, Sequence[Span]]]:
-    """Yield the entries of other tapes whose words shown entries copy, or on which prepared ones rest."""
-    shown = {*ids}
-    for entry in [entry for part in answers for entry in part if entry.id in shown]:
-        if "sources" in entry.meta:
-            copied = KERNEL_REFERENCES.find_sources(tape, entry)
-            yield from ((name, ((low, high),)) for name, low, high in copied if name != tape)
-        if entry.name in ContextPrepared.EVENTS and (prepared := ContextPrepared.try_of(entry)):
-            yield from prepared.elsewhere
-
-
 def _add_elsewhere(
     shown: Mapping[str, Sequence[Span]], further: Iterable[tuple[str, Sequence[Span]]]
 ) -> Mapping[str, Sequence[Span]]:
@@ -493,38 +534,54 @@ class ContextReading:
     """What a context is built from.
 
     Attributes:
-        view: the view that builds it, with the heads of other tapes.
-        answers: the entries of the tape that were read.
+        view: the view that builds it, with the heads of other tapes and the withheld entries.
+        answers: the entries of the tape that were read, without the words of those.
         evidence: what is quoted beside messages.
+        copies: the entries that are made of entries of other tapes, without the withheld ones.
     """
 
     view: ContextView
     answers: Sequence[Sequence[TapeEntry]]
     evidence: Evidence
+    copies: Sequence[TapeCopy] = ()
 
     def fold(self) -> ModelContext:
         """Build the context. Raise `ConfigError` if the strategy fails."""
         return self.view.fold(self.answers, self.evidence)
 
+    def list_copied(self, ids: Sequence[int]) -> list[tuple[str, Sequence[Span]]]:
+        """List the entries of other tapes on which some of these entries rest, as id ranges by tape."""
+        shown = {*ids} if self.copies else ()
+        return [pair for copy in self.copies if copy.entry.id in shown for pair in copy.sources.items()]
+
 
 async def read_context(
-    tape: TapeHandle,
-    view: ContextView,
-    find_heads: Callable[[Mapping[str, str]], Awaitable[Mapping[str, int]]] | None = None,
+    tape: TapeHandle, view: ContextView, find_heads: FindTapeHeads | None = None, *, is_rebuilt: bool = False
 ) -> ContextReading:
     """Read what a context is built from: the part of the tape, the evidence in it and the strategy's further queries.
 
     Args:
-        find_heads: returns how far other tapes may be read now, by the sessions of the tapes; None: as far as the view says.
+        find_heads: returns how far other tapes may be read now, by the sessions of the tapes; None: as the view says.
+        is_rebuilt: the request is an old one: what it did not show is not shown, though it may be read now.
     """
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     facts = view.find_evidence(answers)
     if find_heads is not None and (sessions := find_sessions(facts)):
-        view = replace(view, heads=await find_heads(sessions))
+        now = await find_heads(sessions)
+        if is_rebuilt:
+            now = {name: view.heads.get(name, 0) if now.get(name) else 0 for name in sessions}
+        view = replace(view, heads=now)
     evidence = await read_evidence(tape, facts, view.heads)
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
-    return ContextReading(view, answers, evidence)
+    copies = [copy for part in answers for copy in find_copies(tape.name, part)]
+    if copies and find_heads is not None:
+        withheld = await list_withheld(tape, copies, find_heads)
+        view = replace(view, withheld=tuple(sorted({*view.withheld, *withheld})))
+    if view.withheld:
+        answers = [withhold(part, view.withheld) for part in answers]
+        copies = [copy for copy in copies if copy.entry.id not in view.withheld]
+    return ContextReading(view, answers, evidence, copies)
 
 
 def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int | None:
@@ -559,7 +616,7 @@ async def rebuild_request(
     tape: TapeHandle,
     *,
     strategies: ContextStrategies = KERNEL_STRATEGIES,
-    find_heads: Callable[[Mapping[str, str]], Awaitable[Mapping[str, int]]] | None = None,
+    find_heads: FindTapeHeads | None = None,
 ) -> ModelRequest:
     """Rebuild the request of a `loop.step` event from its tape.
 
@@ -587,12 +644,8 @@ async def rebuild_request(
     view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(find_recorded_part(step))
 
-    async def limit_heads(sessions: Mapping[str, str]) -> Mapping[str, int]:
-        now = await find_heads(sessions) if find_heads else view.heads
-        return {name: view.heads.get(name, 0) if now.get(name) else 0 for name in sessions}
-
     try:
-        context = (await read_context(recorded, await narrow_view(recorded, view), limit_heads)).fold()
+        context = (await read_context(recorded, await narrow_view(recorded, view), find_heads, is_rebuilt=True)).fold()
     except AnchorNotFound as error:
         raise EntryNotFound(f"the window of this step is not on the tape: {error}") from error
     return ModelRequest(system, context.messages, specs, step["parameters"], context.texts)
@@ -619,7 +672,7 @@ async def rebuild_sent(
     tape: TapeHandle,
     *,
     strategies: ContextStrategies = KERNEL_STRATEGIES,
-    find_heads: Callable[[Mapping[str, str]], Awaitable[Mapping[str, int]]] | None = None,
+    find_heads: FindTapeHeads | None = None,
 ) -> SentRequest:
     """Rebuild the request of a `loop.step` as it was sent; see `rebuild_request`.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec import structs
 
@@ -81,8 +82,12 @@ async def run_preparation(
     given += [source.source.opening] if source.source.opening is not None else []
     ports = StrategyPorts(turn, strategy.name, sources, given)
     try:
-        found = await _run_in_time(strategy, ports, source, seconds)
+        found: object = ()
+        if strategy.prepare is not None:
+            found = await run_in_time(strategy, "prepare", partial(strategy.prepare, ports, source), ports, seconds)
         mark = stamp_of(turn.tape.source if is_own else most_foreign(turn.tape.source, ports.source))
+        if not is_own and (foreign := ports.foreign_spans):  # so that an erasure and a revocation find them
+            mark = {**mark, "sources": foreign}
         entries = _make_entries(strategy, source, ports, found, mark)
     except StrategyFailed as error:
         if ports.denial is not None and error.denial is None:
@@ -99,17 +104,27 @@ async def run_preparation(
     return ports.denial
 
 
-async def _run_in_time(
-    strategy: ContextStrategy, ports: StrategyPorts, source: PreparationInput, seconds: float
+async def run_in_time(
+    strategy: ContextStrategy,
+    hook: str,
+    call: Callable[[], Awaitable[object]],
+    ports: StrategyPorts,
+    seconds: float,
 ) -> object:
-    """Call the strategy in its own task, which is abandoned if it does not end when it is cancelled."""
-    task = asyncio.ensure_future(_call(strategy, ports, source))
+    """Call a hook of the strategy in its own task, which is abandoned if it does not end when it is cancelled.
+
+    Raises:
+        StrategyFailed: it raised, or took too long; its ports are closed.
+        StoreError: the store failed.
+        LeaseLost: another process has taken up the session.
+    """
+    task = asyncio.ensure_future(_call(strategy, hook, call))
     try:
         done, _ = await asyncio.wait([task], timeout=seconds)
         if not done:
-            raise StrategyFailed(strategy.name, f"prepare: it took longer than {seconds:g} seconds")
+            raise StrategyFailed(strategy.name, f"{hook}: it took longer than {seconds:g} seconds")
         if task.cancelled():
-            raise StrategyFailed(strategy.name, "prepare: it cancelled itself")
+            raise StrategyFailed(strategy.name, f"{hook}: it cancelled itself")
         return task.result()
     finally:
         ports.close()
@@ -125,25 +140,26 @@ def _ignore_end(task: asyncio.Future[object]) -> None:
         task.exception()
 
 
-async def _call(strategy: ContextStrategy, ports: StrategyPorts, source: PreparationInput) -> object:
+async def _call(strategy: ContextStrategy, hook: str, call: Callable[[], Awaitable[object]]) -> object:
     """Call the strategy; translate what it raises."""
-    if strategy.prepare is None:
-        return ()
     try:
-        return await strategy.prepare(ports, source)
+        return await call()
     except (StoreError, LeaseLost, StrategyFailed):
         raise
     except ModelCallDenied as error:
-        raise _fail(strategy, error, error) from error
+        raise describe_error(strategy, hook, error, error) from error
     except (Exception, SystemExit) as error:  # a package is third-party code
-        raise _fail(strategy, error) from error
+        raise describe_error(strategy, hook, error) from error
 
 
-def _fail(strategy: ContextStrategy, error: BaseException, denial: ModelCallDenied | None = None) -> StrategyFailed:
+def describe_error(
+    strategy: ContextStrategy, hook: str, error: BaseException, denial: ModelCallDenied | None = None
+) -> StrategyFailed:
+    """Build the error that names the strategy, the hook and what it raised."""
     words = str(error)
     if not isinstance(error, BubbotError):
         words = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    failed = StrategyFailed(strategy.name, f"prepare: {words.rstrip('.')}")
+    failed = StrategyFailed(strategy.name, f"{hook}: {words.rstrip('.')}")
     failed.denial = denial
     return failed
 
@@ -159,7 +175,7 @@ def _make_entries(
     try:
         return [_make_entry(strategy, source, ports, fact, mark) for fact in found]
     except (EntryInvalid, TypeError, ValueError, RecursionError, NotImplementedError) as error:
-        raise _fail(strategy, error) from error
+        raise describe_error(strategy, "prepare", error) from error
 
 
 def _make_entry(
@@ -173,7 +189,7 @@ def _make_entry(
             strategy=strategy.name,
             version=strategy.version,
             messages=tuple([entry.id for entry in source.answered]),
-            elsewhere=ports.granted_spans,
+            elsewhere=ports.foreign_spans,
         )
     entry = fact.to_entry() if isinstance(fact, Fact) else fact
     if not isinstance(entry, TapeEntry) or entry.kind != Kind.EVENT or not entry.name:

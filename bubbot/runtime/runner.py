@@ -214,6 +214,14 @@ class ModelRunner:
     async def find_model(self, turn: Turn) -> Model:
         return await self._composer.find_model(turn)
 
+    async def needs_handoff(self, turn: Turn) -> bool:
+        """See `TurnRunner.needs_handoff`."""
+        return await self._composer.needs_handoff(turn)
+
+    async def hand_off(self, turn: Turn, owner: str) -> Sequence[str]:
+        """See `TurnRunner.hand_off`."""
+        return await self._composer.hand_off(turn, owner)
+
     async def ask(
         self,
         turn: Turn,
@@ -222,6 +230,7 @@ class ModelRunner:
         *,
         purpose: str,
         shown: Sequence[int] = (),
+        elsewhere: Sequence[tuple[str, Sequence[tuple[int, int]]]] = (),
         tools: Sequence[ToolSpec] = (),
     ) -> ModelReply:
         """Call the model once, without running a tool; see `TurnRunner.ask`."""
@@ -239,7 +248,7 @@ class ModelRunner:
             "view": {},
             "head": head,
             "as_of": [[1, head]] if head else [],
-            "shown": [list(span) for span in spans_of(shown)],
+            "shown": [*map(list, spans_of(shown)), *[[tape, [*map(list, spans)]] for tape, spans in elsewhere]],
             "system": digests[0],
             "tools": digests[1],
             "messages": digests[2],

@@ -334,6 +334,16 @@ class TurnRecord:
         return sum(costs) if costs else None
 
 
+def find_conversation_step(entries: Sequence[TapeEntry]) -> JsonObject | None:
+    """Return the data of the newest step of the conversation among these; those of sub-tasks and for a purpose are not of it."""
+    for entry in reversed(entries):
+        if entry.name == STEP_EVENT and entry.is_shown_to(""):
+            data = entry.data
+            if "purpose" not in data and isinstance(data.get("view"), Mapping):
+                return data
+    return None
+
+
 def discarded_steps(entries: Sequence[TapeEntry], purpose: str) -> list[TapeEntry]:
     """Build the steps of a discarded fork as calls for a purpose, so that their cost stays a fact (T13).
 

@@ -18,9 +18,9 @@ MEMORY_OPEN = "memory/open"
 MEMORY_SEAL = "memory/seal"
 
 _TEXTS = ("phase", "summary", "owner")
-_LISTS = {"next_steps": str, "source_ids": int}
-AnchorParent: TypeAlias = tuple[str, int]
-"""The tape of a parent, and its id there."""
+_REFERENCES = ("source_ids", "parents")
+CitedEntry: TypeAlias = tuple[str, int]
+"""An entry that a state names: its tape, and its id there."""
 
 
 def anchor(
@@ -62,24 +62,36 @@ def recalled_ranges(entry: TapeEntry) -> tuple[tuple[int, int], ...]:
     )
 
 
-def find_parents(entry: TapeEntry, tape: str) -> tuple[AnchorParent, ...]:
+def find_parents(entry: TapeEntry, tape: str) -> tuple[CitedEntry, ...]:
     """Return the parents that an anchor names, in its order, each once.
 
     It skips what cannot be a parent (imports): malformed names, and ids of the same tape that are not older than the
     anchor. So within a tape parents never lead back to the anchor.
     """
-    state = entry.payload.get("state")
-    names = _parse_parents(state, tape) if isinstance(state, Mapping) else ()
-    parents = (name for name in names if name is not None and name[1] >= 1)
-    return tuple(dict.fromkeys(parent for parent in parents if parent[0] != tape or parent[1] < entry.id))
+    return _find_older(entry.payload.get("state"), "parents", tape, entry.id)
 
 
-def _parse_parents(state: Mapping[str, Any], tape: str) -> tuple[AnchorParent | None, ...]:
-    values = state.get("parents", ())
-    return tuple(map(partial(_parse_parent, tape=tape), values)) if isinstance(values, (list, tuple)) else (None,)
+def find_sources(state: object, tape: str, before: int | None = None) -> tuple[CitedEntry, ...]:
+    """Return the entries that the state of an anchor on `tape` cites, in its order, each once, without what names none (imports).
+
+    Args:
+        before: the id of the anchor: of its own tape it can only cite older entries; None: all are returned.
+    """
+    return _find_older(state, "source_ids", tape, before)
 
 
-def _parse_parent(value: object, *, tape: str) -> AnchorParent | None:
+def _find_older(state: object, key: str, tape: str, before: int | None) -> tuple[CitedEntry, ...]:
+    names = _parse_references(state, key, tape) if isinstance(state, Mapping) else ()
+    found = [name for name in names if name is not None and name[1] >= 1]
+    return tuple(dict.fromkeys([each for each in found if each[0] != tape or before is None or each[1] < before]))
+
+
+def _parse_references(state: Mapping[str, Any], key: str, tape: str) -> tuple[CitedEntry | None, ...]:
+    values = state.get(key, ())
+    return tuple(map(partial(_parse_reference, tape=tape), values)) if isinstance(values, (list, tuple)) else (None,)
+
+
+def _parse_reference(value: object, *, tape: str) -> CitedEntry | None:
     if type(value) is int:
         return tape, value
     if isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], str) and type(value[1]) is int:
@@ -87,11 +99,11 @@ def _parse_parent(value: object, *, tape: str) -> AnchorParent | None:
     return None
 
 
-def check_state(state: Mapping[str, Any], head: int, tape: str = "") -> tuple[AnchorParent, ...]:
+def check_state(state: Mapping[str, Any], head: int, tape: str = "") -> tuple[CitedEntry, ...]:
     """Check a handoff state against the contract; return the parents it names, which may not exist.
 
     All keys are optional and unknown ones pass: `phase`, `summary` and `owner` are texts, `next_steps` is a list of
-    texts, `source_ids` a list of ids of this tape, `parents` a list of ids of this tape or pairs of a tape and an id.
+    texts, `source_ids` and `parents` are lists of ids of this tape or pairs of a tape and an id.
     Ids of this tape must not exceed `head`.
 
     Args:
@@ -103,21 +115,19 @@ def check_state(state: Mapping[str, Any], head: int, tape: str = "") -> tuple[An
     for key in _TEXTS:
         if key in state and not isinstance(state[key], str):
             raise EntryInvalid(f"handoff state: {key} is {state[key]!r}; it has to be a text")
-    for key, item in _LISTS.items():
-        values = state.get(key, ())
-        if not isinstance(values, (list, tuple)) or any(type(value) is not item for value in values):
-            expected = "texts" if item is str else "entry ids"
-            raise EntryInvalid(f"handoff state: {key} is {values!r}; it has to be a list of {expected}")
-    parsed = _parse_parents(state, tape)
-    parents = tuple(parent for parent in parsed if parent is not None)
-    if len(parents) != len(parsed):
-        raise EntryInvalid(
-            f"handoff state: parents is {state['parents']!r}; it has to be a list of entry ids, or of pairs of a tape and "
-            "an id"
-        )
-    own = [("source_ids", entry_id) for entry_id in state.get("source_ids", ())]
-    own += [("parents", entry_id) for name, entry_id in parents if name == tape]
-    for key, entry_id in own:
-        if not 1 <= entry_id <= head:
-            raise EntryInvalid(f"handoff state: {key} names entry {entry_id}; this tape has entries 1 to {head}")
-    return parents
+    steps = state.get("next_steps", ())
+    if not isinstance(steps, (list, tuple)) or any(type(step) is not str for step in steps):
+        raise EntryInvalid(f"handoff state: next_steps is {steps!r}; it has to be a list of texts")
+    found: dict[str, list[CitedEntry]] = {}
+    for key in _REFERENCES:
+        parsed = _parse_references(state, key, tape)
+        found[key] = [each for each in parsed if each is not None]
+        if len(found[key]) != len(parsed):
+            raise EntryInvalid(
+                f"handoff state: {key} is {state[key]!r}; it has to be a list of entry ids, or of pairs of a tape and an id"
+            )
+    for key, references in found.items():
+        for name, entry_id in references:
+            if name == tape and not 1 <= entry_id <= head:
+                raise EntryInvalid(f"handoff state: {key} names entry {entry_id}; this tape has entries 1 to {head}")
+    return tuple(found["parents"])

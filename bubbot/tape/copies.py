@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from bubbot.tape.anchor import find_sources
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT, Correction, Handoff
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -81,11 +82,9 @@ class CopyIndex:
     def _find_originals(self, tape: str, entry: TapeEntry) -> Iterator[tuple[str, int, int]]:
         yield from self.references.find_sources(tape, entry)
         if entry.kind == Kind.ANCHOR:
-            summary = _list(_mapping(entry.payload.get("state")).get("source_ids"))
-            yield from ((tape, number, number) for number in summary if type(number) is int)
+            yield from ((name, number, number) for name, number in find_sources(entry.payload.get("state"), tape))
         elif entry.kind == Kind.EVENT and entry.name in Handoff.EVENTS:
-            summary = _list(_mapping(_mapping(entry.payload.get("data")).get("state")).get("source_ids"))
-            yield from ((tape, number, number) for number in summary if type(number) is int)
+            yield from ((name, number, number) for name, number in find_sources(entry.data.get("state"), tape))
         elif entry.kind == Kind.EVENT and entry.name in (*Correction.EVENTS, *self.events):
             yield from self.references.find_cited(tape, entry)
 
@@ -163,14 +162,6 @@ async def find_current_names(store: TapeStore, tapes: Sequence[TapeSummary]) -> 
         return next((archive for until, archive in archives.get(name, ()) if date <= until), name)
 
     return find_current_name
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, (list, tuple)) else ()
 
 
 def _has_any(ids: Collection[int], low: int, high: int) -> bool:

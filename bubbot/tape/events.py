@@ -56,7 +56,7 @@ class HandoffState(Struct, frozen=True, kw_only=True):
     phase: str | UnsetType = UNSET
     summary: str | UnsetType = UNSET
     next_steps: tuple[str, ...] | UnsetType = UNSET
-    source_ids: tuple[EntryId, ...] | UnsetType = UNSET
+    source_ids: tuple[EntryId | TapeEntryId, ...] | UnsetType = UNSET
     owner: str | UnsetType = UNSET
     parents: tuple[EntryId | TapeEntryId, ...] | UnsetType = UNSET
 
@@ -411,7 +411,9 @@ KERNEL_FACTS = (
 KERNEL_EVENTS: Mapping[str, type[Fact]] = MappingProxyType(models_of(*KERNEL_FACTS))
 """The classes of these facts, by the name of the event."""
 
-_STATE = EventReferences(entries=("state.source_ids[]", "state.parents[]"), tape_entries=("state.parents[]",))
+_STATE = EventReferences(
+    entries=("state.source_ids[]", "state.parents[]"), tape_entries=("state.source_ids[]", "state.parents[]")
+)
 _OPEN_ITEMS = EventReferences(entries=("state.after", "state.open[].id"))
 
 KERNEL_REFERENCES = ReferenceRegistry(

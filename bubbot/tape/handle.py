@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from bubbot.errors import ConfigError, EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
-from bubbot.tape.anchor import SESSION_START, anchor, check_state
+from bubbot.tape.anchor import SESSION_START, CitedEntry, anchor, check_state, find_sources
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, int_field, timestamp
 from bubbot.tape.events import Correction, Handoff, TapeArchived, TapeErased
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, stamp_of
@@ -233,7 +233,8 @@ class TapeHandle(ABC):
     async def check_anchor_state(self, state: JsonObject) -> None:
         """Check the state of a new anchor against its contract (see `check_state`).
 
-        Its parents must be anchors that are stored already, so no anchor is its own ancestor.
+        Its parents must be anchors that are stored already, so no anchor is its own ancestor. What it cites of other tapes
+        must be stored, too.
 
         Raises:
             EntryInvalid: names the key and its value.
@@ -246,6 +247,25 @@ class TapeHandle(ABC):
                 place = f"entry {entry_id}" if tape == self.name else f"entry {entry_id} of the tape {tape}"
                 reason = "which is not an anchor" if found else "which does not exist"
                 raise EntryInvalid(f"handoff state: parents names {place}, {reason}")
+        for tape, entry_id in await self._find_missing_sources(state):
+            raise EntryInvalid(
+                f"handoff state: source_ids names entry {entry_id} of the tape {tape}, which does not exist"
+            )
+
+    async def keep_sources(self, state: JsonObject) -> JsonObject:
+        """Return a state that cites no entry of another tape that is not there any more, since that tape began again."""
+        missing = await self._find_missing_sources(state)
+        if not missing:
+            return state
+        kept = [each for each in state["source_ids"] if type(each) is int or tuple(each) not in missing]
+        return {**state, "source_ids": kept} if kept else {k: v for k, v in state.items() if k != "source_ids"}
+
+    async def _find_missing_sources(self, state: JsonObject) -> list[CitedEntry]:
+        """Return the entries of other tapes that a state cites and that do not exist."""
+        cited = [each for each in find_sources(state, self.name) if each[0] != self.name]
+        queries = [TapeQuery(tape, IdRanges(((entry_id, entry_id),))) for tape, entry_id in cited]
+        answers = await self.fetch(queries) if queries else ()
+        return [each for each, found in zip(cited, answers, strict=True) if not found]
 
     async def ensure_bootstrap_anchor(self) -> None:
         """Write `session/start` once: on a tape without an anchor that opens a window."""

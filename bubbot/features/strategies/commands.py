@@ -22,10 +22,11 @@ from bubbot.features.strategies.reader import (
     quote_entries,
     require_spans,
 )
-from bubbot.features.strategies.summaries import SUMMARY_COMMAND, SummaryRequest
+from bubbot.features.strategies.summaries import SUMMARY_COMMAND
 from bubbot.ports.channel import HUMAN_ORIGIN, Role
 from bubbot.ports.session_names import parse_session
 from bubbot.ports.turn import Turn
+from bubbot.runtime.strategy_turns import HandoffRequest
 from bubbot.shell_command import CommandContext
 from bubbot.tape.handle import TapeHandle
 from bubbot.tool import INSIDE, READS_OWN, READS_PEOPLE, CommandHelp, HelpTopic
@@ -172,10 +173,10 @@ class StrategyCommands:
         effect=INSIDE,
         help=CommandHelp(HelpTopic.TALK, "Go on from a summary", (SUMMARY_COMMAND,)),
     )
-    async def summary(self, caller: Caller) -> SummaryRequest:
+    async def summary(self, caller: Caller) -> HandoffRequest:
         """Let the model summarise this window, and go on in a new one that begins with the summary."""
-        request = SummaryRequest("human" if caller.required_turn.origin == HUMAN_ORIGIN else "agent")
-        caller.required_turn.metadata[SummaryRequest] = request
+        request = HandoffRequest("human" if caller.required_turn.origin == HUMAN_ORIGIN else "agent")
+        caller.required_turn.metadata[HandoffRequest] = request
         return request
 
 

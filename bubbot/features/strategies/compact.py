@@ -412,4 +412,4 @@ SUMMARY = dataclasses.replace(
     earlier={1: fold_with_hint, 2: fold_compact_whole},
     help="the window, and before it gets too long a new one that begins with a summary; between them as compact",
 )
-"""Compaction between summaries, which `summaries` writes."""
+"""Compaction between summaries, which `make_summary` adds."""

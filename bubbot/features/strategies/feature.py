@@ -11,11 +11,12 @@ from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import make_retrieval
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.sizes import ContextSizes
-from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
+from bubbot.features.strategies.summaries import SUMMARY_COMMAND, SUMMARY_ORIGIN, make_summary
 from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.runtime.lessons import ModelLessons
+from bubbot.runtime.strategy_turns import StrategyTurns
 from bubbot.settings.loader import Settings
 
 READ_RULE = "Numbers such as #12 name entries of this chat: tape_read opens them, tape_around what was said around one."
@@ -40,7 +41,7 @@ class StrategiesFeature:
         """Build it. `passages` is the index for `[context] embeddings`; None if its extra is not installed."""
         self.settings = settings
         self._find_model = find_model
-        self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
+        self._turns = StrategyTurns(kernel.accept, SUMMARY_ORIGIN, SUMMARY_COMMAND)
         self._sizes = ContextSizes(lessons)
         self.choice = StrategyChoice(strategies, settings.selector)
         self._comparer = StrategyComparer(strategies, find_price)
@@ -53,6 +54,11 @@ class StrategiesFeature:
         """The strategy `retrieval`, which recalls under the settings in force."""
         return make_retrieval(self._find_recall_limit, self._meaning.find if self._meaning else None)
 
+    @property
+    def summary(self) -> ContextStrategy:
+        """The strategy `summary`, which hands off under the settings in force."""
+        return make_summary(lambda: self.settings.summary_at)
+
     def feature(self) -> Feature:
         """Build the record."""
         reading, choosing = ReadingCommands(self._context_size), StrategyCommands(self.choice)
@@ -64,10 +70,10 @@ class StrategiesFeature:
                 *make_tools(ContextCommands, lambda: ContextCommands(self._comparer)),
             ),
             prompt=(READ_RULE,),
-            sources={SUMMARY_ORIGIN: self._summaries},
-            around_turn=(self._sizes.around_turn, self._summaries.around_turn),
+            sources={SUMMARY_ORIGIN: self._turns},
+            around_turn=(self._sizes.around_turn, self._turns.around_turn),
             around_model=(self._sizes.around_model,),
-            on_merged=(self._summaries.on_merged,),
+            on_merged=(self._turns.on_merged,),
             lifespan=self._meaning.lifespan if self._meaning else None,
             prepare=self._prepare,
         )

@@ -333,7 +333,7 @@ async def take_up(
     if parents:
         state["parents"] = parents
     spans = [(low, high) for low, high in recalls if high]
-    opened = await tape.handoff(TAKEN_UP + name.key, state, recalls=spans, copied=copied)
+    opened = await tape.handoff(TAKEN_UP + name.key, await tape.keep_sources(state), recalls=spans, copied=copied)
     return TopicTakenUp(thread, opened.id, bound_to, quoted)
 
 

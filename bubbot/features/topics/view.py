@@ -18,7 +18,7 @@ from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName, parse_topic
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.runtime.context.selectors import is_in_context
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.tape.anchor import SESSION_NEW
+from bubbot.tape.anchor import SESSION_NEW, find_sources
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, NewestAnchors, Span, TapeQuery
@@ -254,8 +254,9 @@ def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, JsonObject]:
 def _inherited_state(entry: TapeEntry) -> JsonObject:
     """Return what a topic passes on of an anchor's state, as the contract of handoffs has it; imports may not keep it."""
     state = read_state(entry)
-    ids = state.get("source_ids")
-    source_ids = [one for one in ids if type(one) is int and 0 < one < entry.id] if isinstance(ids, tuple) else []
+    # The view does not know the name of its tape: in a state of bubbot's an id alone is of the same tape.
+    cited = find_sources(state, "", entry.id)
+    source_ids = [number if not tape else [tape, number] for tape, number in cited]
     texts = {key: state[key] for key in ("phase", "summary") if isinstance(state.get(key), str)}
     inherited = {**texts, "next_steps": list(_next_steps(state)), "source_ids": source_ids}
     return {key: value for key, value in inherited.items() if value}

@@ -15,12 +15,13 @@ from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused, ConfigError, EntryNotFound
 from bubbot.features.why.foreign import ForeignEntry, read_foreign
 from bubbot.features.why.formats import CheckedCall, find_checks, format_explanation
-from bubbot.features.why.lineage import Lineage, read_step_lineage
+from bubbot.features.why.lineage import Lineage, check_citations, read_step_lineage
 from bubbot.features.why.view import find_explained
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import read_session
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import FindHeads, find_no_heads, has_request, rebuild_sent
+from bubbot.runtime.compose import has_request, rebuild_sent
+from bubbot.runtime.context.copies import FindHeads, find_no_heads
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord
@@ -238,7 +239,11 @@ class WhyCommands:
         lineage, foreign = await read_step_lineage(tape, record), await read_foreign(tape, record)
         is_in_chat = caller.turn is not None
         names = {name: await read_session(tape, name) for step in record.steps for name, _ in step.shown_elsewhere}
-        text = format_explanation(record, caller.texts, lineage, foreign, names, with_hint=is_in_chat)
+        find_heads = None if caller.turn is None else partial(self._find_heads, caller.turn)
+        citations = await check_citations(tape, lineage, find_heads)
+        text = format_explanation(
+            record, caller.texts, lineage, foreign, names, citations=citations, with_hint=is_in_chat
+        )
         if self._page and is_in_chat and caller.has_power:
             # Without a token: the answer goes onto the tape, and through the platform.
             address = f"{self._page}/session/{quote(tape.name, safe='')}/turn/{record.entries[0].id}"

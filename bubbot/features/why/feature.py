@@ -5,7 +5,7 @@ from __future__ import annotations
 from bubbot.command import make_tools
 from bubbot.feature import Feature, Kernel
 from bubbot.features.why.commands import WhyCommands
-from bubbot.runtime.compose import FindHeads, find_no_heads
+from bubbot.runtime.context.copies import FindHeads, find_no_heads
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.settings.loader import Settings
 

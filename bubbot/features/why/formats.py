@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from bubbot.features.why.foreign import ForeignEntry
-from bubbot.features.why.lineage import Lineage, LineageAnchor
+from bubbot.features.why.lineage import Citations, Lineage, LineageAnchor
 from bubbot.ports.channel import Role
 from bubbot.runtime.turns import StepRecord, TurnRecord
 from bubbot.tape.anchor import SESSION_START
@@ -20,6 +20,7 @@ from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 
 CALL_CHECKED = "approval.checked"
+NO_CITATIONS = Citations()
 
 
 def format_explanation(
@@ -29,6 +30,7 @@ def format_explanation(
     foreign: Sequence[ForeignEntry] = (),
     names: Mapping[str, str] = MappingProxyType({}),
     *,
+    citations: Citations = NO_CITATIONS,
     with_hint: bool = True,
 ) -> str:
     """Format what is known of a turn.
@@ -38,6 +40,7 @@ def format_explanation(
         lineage: that of the window of its last step, if it has any.
         foreign: the entries that made its words foreign.
         names: the sessions of other tapes, by tape.
+        citations: what became of the entries of other tapes that the window's summaries rest on.
         with_hint: end with the command that prints the request.
     """
     answer = texts.say("why_answer", entry=turn.answer.id) if turn.answer else texts.say("why_no_answer")
@@ -46,7 +49,7 @@ def format_explanation(
     for step in turn.steps:
         lines += _format_step(step, texts, names)
     if lineage is not None:
-        lines += _format_lineage(lineage, texts)
+        lines += _format_lineage(lineage, citations, texts)
     lines += [_format_foreign(each, texts) for each in foreign]
     lines += [texts.say("why_tool", name=call.name, entry=entry_id) for entry_id, call in turn.calls]
     lines += [format_check(check, texts) for _, check in find_checks(turn)]
@@ -179,7 +182,7 @@ def _format_cost(step: StepRecord, texts: Texts) -> str:
     return texts.say("why_cost", cost=f"{step.cost:.9f}".rstrip("0").rstrip("."))
 
 
-def _format_lineage(lineage: Lineage, texts: Texts) -> list[str]:
+def _format_lineage(lineage: Lineage, citations: Citations, texts: Texts) -> list[str]:
     """Say which anchor opened the window, and which anchors and entries it comes from.
 
     The first window of a tape comes from nothing, and nothing is said of it.
@@ -187,9 +190,11 @@ def _format_lineage(lineage: Lineage, texts: Texts) -> list[str]:
     opening, *older = lineage.anchors
     if opening.name == SESSION_START and not older:
         return []
-    lines = [texts.say("why_window", anchor=_name_anchor(opening, texts), links=_format_links(opening, texts))]
+    lines = [
+        texts.say("why_window", anchor=_name_anchor(opening, texts), links=_format_links(opening, citations, texts))
+    ]
     lines += [
-        texts.say("why_from", anchor=_name_anchor(anchor, texts), links=_format_links(anchor, texts))
+        texts.say("why_from", anchor=_name_anchor(anchor, texts), links=_format_links(anchor, citations, texts))
         for anchor in older
     ]
     return [*lines, texts.say("why_more_anchors")] if lineage.is_cut else lines
@@ -199,11 +204,20 @@ def _name_anchor(anchor: LineageAnchor, texts: Texts) -> str:
     return f"#{anchor.id} {anchor.name or texts.say('none')}"
 
 
-def _format_links(anchor: LineageAnchor, texts: Texts) -> str:
+def _format_links(anchor: LineageAnchor, citations: Citations, texts: Texts) -> str:
     parents = ", ".join(f"#{parent}" for parent in anchor.parents)
     links = texts.say("why_parents", entries=parents) if parents else ""
     links += texts.say("why_elsewhere", number=anchor.elsewhere) if anchor.elsewhere else ""
     links += texts.say("why_sources", entries=_format_spans(anchor.sources)) if anchor.sources else ""
+    for tape, spans in anchor.cited:
+        if tape in citations.refused:
+            links += texts.say("why_cited_refused")
+        else:
+            gone = [
+                number for low, high in spans for number in range(low, high + 1) if (tape, number) in citations.gone
+            ]
+            links += texts.say("why_cited", chat=citations.names.get(tape) or tape, entries=_format_spans(spans))
+            links += texts.say("why_cited_gone", entries=", ".join(map(str, gone))) if gone else ""
     return links + (texts.say("why_recalls", entries=_format_spans(anchor.recalls)) if anchor.recalls else "")
 
 

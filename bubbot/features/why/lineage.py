@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from bubbot.ports.session_names import read_session
 from bubbot.runtime.compose import find_recorded_part
+from bubbot.runtime.context.copies import FindTapeHeads, is_there, read_dates
 from bubbot.runtime.turns import TurnRecord
-from bubbot.tape.anchor import find_parents, recalled_ranges
+from bubbot.tape.anchor import find_parents, find_sources, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.handle import TapeHandle, spans_of
+from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, union
 from bubbot.tape.references import RecordedState
 from bubbot.tape.view import QueryAnswers
@@ -31,6 +33,7 @@ class LineageAnchor(Struct, frozen=True):
         elsewhere: how many parents it names on other tapes.
         sources: the ranges of entries that its summary rests on (`source_ids`), anchors among them.
         recalls: the ranges of earlier entries that its window shows.
+        cited: the entries of other tapes that its summary rests on, as pairs of a tape and ranges.
     """
 
     id: int
@@ -40,6 +43,7 @@ class LineageAnchor(Struct, frozen=True):
     elsewhere: int = 0
     sources: tuple[tuple[int, ...], ...] = ()
     recalls: tuple[tuple[int, ...], ...] = ()
+    cited: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = ()
 
 
 class Lineage(Struct, frozen=True):
@@ -90,17 +94,56 @@ class LineageView:
 def _describe(entry: TapeEntry, tape: str) -> LineageAnchor:
     parents = find_parents(entry, tape)
     own = tuple(parent for name, parent in parents if name == tape)
-    state = entry.payload.get("state")
-    sources = state.get("source_ids", ()) if isinstance(state, Mapping) else ()
-    ids = [each for each in sources if type(each) is int and 1 <= each < entry.id] if isinstance(sources, tuple) else []
+    sources: dict[str, list[int]] = {}
+    for name, number in find_sources(entry.payload.get("state"), tape, entry.id):
+        sources.setdefault(name, []).append(number)
+    ids = sources.pop(tape, [])
     recalls = tuple((max(low, 1), high) for low, high in recalled_ranges(entry) if high >= max(low, 1))
     elsewhere = len(parents) - len(own)
-    return LineageAnchor(entry.id, entry.name or "", entry.date, own, elsewhere, tuple(spans_of(ids)), recalls)
+    cited = tuple([(name, tuple(spans_of(numbers))) for name, numbers in sorted(sources.items())])
+    return LineageAnchor(entry.id, entry.name or "", entry.date, own, elsewhere, tuple(spans_of(ids)), recalls, cited)
 
 
 def _named_ids(anchor: LineageAnchor) -> Sequence[int]:
     """Return the older entries that an anchor names, which may be anchors."""
     return (*anchor.parents, *(each for low, high in anchor.sources for each in range(low, high + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Citations:
+    """What became of the entries of other tapes that a lineage cites.
+
+    Attributes:
+        names: the sessions of these tapes.
+        refused: the tapes that may not be read here any more.
+        gone: the entries that are not there any more.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+    gone: frozenset[tuple[str, int]] = frozenset()
+
+
+async def check_citations(
+    tape: TapeHandle, lineage: Lineage | None, find_heads: FindTapeHeads | None = None
+) -> Citations:
+    """Find out what became of the entries of other tapes that a lineage cites.
+
+    Args:
+        find_heads: returns how far the chat that asks may read other tapes; None: it may read them all.
+    """
+    cited = [(anchor, *pair) for anchor in (lineage.anchors if lineage else ()) for pair in anchor.cited]
+    tapes = dict.fromkeys([name for _, name, _ in cited])
+    if not tapes:
+        return Citations()
+    names = {name: await read_session(tape, name) for name in tapes}
+    heads = await find_heads(names) if find_heads else dict.fromkeys(tapes)
+    gone = set[tuple[str, int]]()
+    for anchor, name, spans in cited:
+        ranges = [(low, high) for low, high in spans]
+        dates = await read_dates(tape, name, ranges, heads.get(name))
+        gone |= {(name, number) for number in ids_of(ranges, 0) if not is_there(dates, number, anchor.date)}
+    return Citations(names, frozenset([name for name in tapes if heads.get(name) == 0]), frozenset(gone))
 
 
 async def read_step_lineage(tape: TapeHandle, turn: TurnRecord) -> Lineage | None:

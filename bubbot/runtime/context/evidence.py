@@ -260,7 +260,8 @@ async def read_evidence(
 
 def _beside(message: TapeEntry, blocks: Sequence[tuple[TapeEntry, str]]) -> TapeEntry:
     """Return a message with evidence, always the same one for the same evidence: its rendering is cached on it."""
-    cache, block = blocks[0][0].cache, "\n\n".join(text for _, text in blocks)
+    before = [message.cache[EVIDENCE]] if EVIDENCE in message.cache else []
+    cache, block = blocks[0][0].cache, "\n\n".join([*before, *(text for _, text in blocks)])
     made: tuple[TapeEntry, str, TapeEntry] | None = cache.get(EVIDENCE)
     if made is None or made[0] is not message or made[1] != block:
         # The meta makes it unequal to the plain one, which caches compare; only the cache is trusted.

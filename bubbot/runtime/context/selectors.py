@@ -266,7 +266,7 @@ def prepend_opening(
 def _find_sources(opening: TapeEntry | None) -> frozenset[int]:
     state = None if opening is None else opening.payload.get("state")
     sources = state.get("source_ids") if isinstance(state, Mapping) else None
-    return frozenset(sources) if isinstance(sources, tuple) else frozenset()
+    return frozenset([each for each in sources if type(each) is int]) if isinstance(sources, tuple) else frozenset()
 
 
 def _opening_message(opening: TapeEntry, first: ContextMessage | None, role: str = "assistant") -> ContextMessage:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from itertools import chain
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from bubbot.errors import ConfigError
 from bubbot.formatting import did_you_mean
@@ -19,6 +19,7 @@ from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.events import ContextPrepared
 from bubbot.tape.fact import Fact
 from bubbot.tape.query import AfterAnchor, Slice, TapeQuery, WholeTape, Window
+from bubbot.texts import Texts
 
 _TEXT: Callable[[ContextMessage], bytes] = attrgetter("text")
 _IDS: Callable[[ContextMessage], tuple[int, ...]] = attrgetter("ids")
@@ -102,6 +103,45 @@ class PreparationInput:
     context_tokens: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HandoffInput:
+    """The input of a handoff, and of the question whether one is due.
+
+    Attributes:
+        tape: the name of the chat's tape, for queries.
+        opening: the anchor that opened the window; None on a tape without one.
+        now: the current time.
+        zone: the chat's time zone.
+        texts: the bot's own sentences in the language of the chat.
+        context_tokens: the size of the model's context; None if unknown.
+    """
+
+    tape: str
+    opening: TapeEntry | None
+    now: datetime
+    zone: tzinfo
+    texts: Texts
+    context_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyHandoff:
+    """What a strategy hands over to a new window.
+
+    Attributes:
+        state: what the next phase needs, under the contract of handoffs: `phase`, `summary`, `next_steps`, `source_ids`, and keys
+            of its own. bubbot sets `owner` and `parents`.
+        recalls: the id ranges of the entries that the new window still shows.
+        describe: returns the line that people are told, by the id of the anchor; empty for none.
+    """
+
+    state: Mapping[str, Any]
+    recalls: tuple[tuple[int, int], ...] = ()
+    describe: Callable[[int], str] = lambda _anchor: ""
+
+
+HandOff: TypeAlias = Callable[[StrategyPorts, HandoffInput], Awaitable[StrategyHandoff | None]]
+"""Hand off in a turn of its own, between others; return what begins the new window, or None to stay in this one."""
 PrepareContext: TypeAlias = Callable[[StrategyPorts, PreparationInput], Awaitable[Sequence[TapeEntry | Fact]]]
 """Prepare the context of a turn; return the facts from which `fold` builds it, to append to the chat's tape."""
 
@@ -130,6 +170,11 @@ class ContextStrategy:
         prepare: called before the first request of a turn, and again if messages join it; not for sub-tasks. It may ask
             and read through its ports. What it returns, `ContextPrepared` or events of its own, is appended to the tape
             before `fold` runs, so that `fold` needs nothing else. It has a time limit. None: nothing to prepare.
+        is_due: called after each answered turn that used the strategy; returns true if it wants a turn of its own, in which
+            `hand_off` is called, before the next message of the chat. One comes for each window. It may read through its ports, and
+            has the same time limit. None: never.
+        hand_off: writes what a new window begins with. It may ask and read through its ports, and takes as long as such a turn may.
+            None: it cannot.
     """
 
     name: str
@@ -145,6 +190,8 @@ class ContextStrategy:
     earlier: Mapping[int, Callable[[ContextInput], ModelContext]] = field(default_factory=dict)
     help: str = ""
     prepare: PrepareContext | None = None
+    is_due: Callable[[StrategyPorts, HandoffInput], Awaitable[bool]] | None = None
+    hand_off: HandOff | None = None
 
     def at_version(self, version: int) -> ContextStrategy | None:
         """Return the strategy as of a version; None if that fold is gone."""

@@ -15,6 +15,7 @@ import pytest
 import bubbot
 from bubbot import (
     ContextInput,
+    ContextMessage,
     ContextPrepared,
     ContextStrategy,
     ContextView,
@@ -37,6 +38,7 @@ from bubbot import (
 )
 from bubbot.app.tapes import tape_service
 from bubbot.errors import ConfigError, EntryInvalid, HomeLocked, StoreUnavailable, TapeConflict
+from bubbot.features.access.facts import Reading
 from bubbot.home import Home
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.handle import TapeHandle
@@ -268,6 +270,7 @@ def show_newest(source: ContextInput) -> ModelContext:
 
 
 SETTINGS = {"model": {"name": "scripted"}, "context": {"selector": "newest"}}
+PLAIN_SETTINGS = {"model": {"name": "scripted"}}
 
 
 class TestBot:
@@ -291,6 +294,34 @@ class TestBot:
             tape = store.session("stdin:default")
             ((prepared,),) = await tape.fetch([TapeQuery(tape.name, kinds=("event",), names=ContextPrepared.EVENTS)])
             assert ContextPrepared.of(prepared).data == {"text": "You said: what now?"}
+
+    async def test_what_it_took_from_a_granted_chat_goes_and_comes_with_the_grant(self, tmp_path: Path) -> None:
+        def show(source: ContextInput) -> ModelContext:
+            messages = select_messages(source.entries, source.style)
+            words = [str(each.message["content"]) for each in messages]
+            ids = tuple([number for each in messages for number in each.ids])
+            brief = "".join([str(each.data["text"]) for each in source.find_prepared("newest")])
+            return ModelContext((ContextMessage({"role": "user", "content": f"{words} Prepared: {brief}."}, ids),))
+
+        async def read(ports: StrategyPorts, source: PreparationInput) -> Sequence[ContextPrepared]:
+            if "trip" not in str(source.answered[-1].payload):
+                return ()
+            found = await ports.read_granted("stdin:family", limit=1)
+            return [ContextPrepared(data={"text": str(found.entries[0].payload["content"])})]
+
+        answers = list[str]()
+        lines = (("The trip?", "Really?"), ("And now?",), ("And again?",))
+        for event, said in zip(("granted", "revoked", "granted"), lines, strict=True):
+            async with open_bot(tmp_path, PLAIN_SETTINGS) as bot:
+                await bot.say("We fly to Rome", chat="family")
+                reading = Reading("stdin:family", "stdin:default", "terminal").to_entry(f"access/reading_{event}")
+                await tape_service(bot.store, "bubbot/access").append([reading])
+            strategies = [ContextStrategy("newest", show, prepare=read)]
+            async with open_bot(tmp_path, SETTINGS, strategies=strategies) as bot:
+                answers += [(await bot.say(line)).text for line in said]
+        endings = ["Rome" in text.rpartition("Prepared: ")[2] for text in answers]
+        assert endings == [True, True, False, True]
+        assert ["Left out: it rests on entries of another chat" in text for text in answers[:3]] == [False, False, True]
 
     async def test_one_that_fails_gives_the_window(self, tmp_path: Path) -> None:
         def fail(_source: ContextInput) -> ModelContext:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from bubbot.app.guard import guard_strategy
+from bubbot.app.reading import head_finder
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import AccessError, BudgetExceeded, StoreUnavailable
 from bubbot.feature import Feature
@@ -57,6 +58,13 @@ def show_brief(source: ContextInput) -> ModelContext:
     return ModelContext((ContextMessage({"role": "user", "content": str(prepared[-1].data["text"])}, ()), *newest))
 
 
+def show_brief_and_window(source: ContextInput) -> ModelContext:
+    """Shows what was prepared last, then the whole window."""
+    brief = [str(each.data["text"]) for each in source.find_prepared("brief")[-1:]]
+    first = [ContextMessage({"role": "user", "content": text}, ()) for text in brief]
+    return ModelContext((*first, *select_messages(source.entries, source.style)))
+
+
 async def condense(ports: StrategyPorts, source: PreparationInput) -> Sequence[ContextPrepared]:
     """Lets the model condense what is to be answered."""
     shown = [entry.id for entry in source.answered]
@@ -66,9 +74,11 @@ async def condense(ports: StrategyPorts, source: PreparationInput) -> Sequence[C
 
 
 def options(prepare: Any, seconds: float = 20.0, failures: list[str] | None = None, **more: Any) -> Options:
-    strategy = guard_strategy(ContextStrategy("brief", show_brief, version=3, prepare=prepare, events=("brief/mine",)))
+    fold = more.pop("fold", show_brief)
+    strategy = guard_strategy(ContextStrategy("brief", fold, version=3, prepare=prepare, events=("brief/mine",)))
     found = [] if failures is None else failures
     sources = more.pop("sources", StrategySources())
+    more.setdefault("read_session", sources.read_session)
     policy = ContextPolicy(
         "brief",
         strategies=OWN_STRATEGIES.extend(["brief"], lambda _: strategy),
@@ -79,9 +89,9 @@ def options(prepare: Any, seconds: float = 20.0, failures: list[str] | None = No
     return Options(compose=policy, **more)
 
 
-async def assert_rebuilt_without_ports(bench: Bench) -> None:
+async def assert_rebuilt_without_ports(bench: Bench, fold: Callable[[ContextInput], ModelContext] = show_brief) -> None:
     """Every request comes out again, byte for byte, by the fold alone."""
-    alone = ContextStrategy("brief", show_brief, version=3, prepare=refuse)
+    alone = ContextStrategy("brief", fold, version=3, prepare=refuse, events=("brief/mine",))
     strategies = OWN_STRATEGIES.extend(["brief"], lambda _: guard_strategy(alone))
     steps = await bench.events("loop.step")
     sent = {request.digest(): request.as_bytes() for request in bench.requests}
@@ -360,7 +370,7 @@ def readable(store: TapeStore) -> Callable[[list[str]], StrategySources]:
         async def read_memory(_turn: Turn) -> MemoryText:
             return MemoryText("They like tea.", Source.PEOPLE)
 
-        return StrategySources(read_memory, read_session)
+        return StrategySources(read_memory, read_session, head_finder(read_session))
 
     benches = list[Bench]()
     make.benches = benches  # type: ignore[attr-defined]
@@ -401,6 +411,59 @@ async def test_a_granted_chat_is_read_recorded_and_as_foreign_as_there(store: Ta
         step = (await bench.events("loop.step"))[-1]
         assert step["strategy_failure"]["problem"] == f"prepare: test:home may not read {GRANTED}"
         assert step["view"]["selector"] == "window"
+
+
+@pytest.mark.law("P1", "T8")
+@pytest.mark.parametrize("how", ["revoked", "erased", "deleted", "began again"])
+async def test_what_was_prepared_of_a_granted_chat_is_left_out_once_that_may_not_be_shown(
+    store: TapeStore, readable: Any, how: str
+) -> None:
+    granted, prepared = [GRANTED], list[str]()
+
+    async def plan_once(ports: StrategyPorts, source: PreparationInput) -> Sequence[Any]:
+        if ports.name == GRANTED:
+            return ()
+        if prepared:
+            found = await ports.fetch([TapeQuery(ports.name)])
+            prepared.append(
+                str([entry.payload for entry in found[0] if entry.name in ("context/prepared", "brief/mine")])
+            )
+            return ()
+        (fact,) = await plan_trip(ports, source)
+        prepared.append(str(fact.data["text"]))
+        return [fact, event("brief/mine", {"text": fact.data["text"]})]
+
+    chosen = options(plan_once, sources=readable(granted), role_of=role_of, fold=show_brief_and_window)
+    async with running(store, Played(*[says("noted")] * 9), chosen) as bench:
+        readable.benches.append(bench)
+        await bench.say("We fly to Rome in May", chat="family", sender="2")
+        await bench.say("When do we fly?")
+        await bench.say("Really?")
+        assert ["Rome" in str(request.messages) for request in bench.requests[-2:]] == [True, True]
+        assert "Rome" in prepared[-1]
+        assert "withheld" not in (await bench.events("loop.step"))[-1]["view"]
+        told = next(each.id for each in await bench.entries(GRANTED) if "Rome" in str(each.payload.get("content")))
+        if how == "revoked":
+            granted.clear()
+        elif how == "deleted":
+            await bench.tape(GRANTED).hide(told)
+        else:
+            await bench.tape(GRANTED).reset(archive=how == "began again")
+        await bench.say("And back?")
+        shown = str(bench.requests[-1].messages)
+        assert "Rome" not in shown
+        assert shown.count("[Left out: it rests on entries of another chat") == 1
+        assert "Rome" not in prepared[-1], "the ports show it no more either"
+        step = (await bench.events("loop.step"))[-1]
+        made = [each.id for each in await bench.entries() if each.name in ("context/prepared", "brief/mine")]
+        assert list(step["view"]["withheld"]) == made
+        assert GRANTED not in str(step["shown"])
+        assert "strategy_failure" not in step
+        await assert_rebuilt_without_ports(bench, show_brief_and_window)
+        if how == "revoked":
+            granted.append(GRANTED)
+            await bench.say("And now?")
+            assert "Rome" in str(bench.requests[-1].messages), "a new grant shows it again"
 
 
 @pytest.mark.law("P1")

@@ -54,6 +54,8 @@ def test_a_summary_and_a_handoff_are_copies_of_their_sources_and_not_of_their_pa
         anchor("topic/x", {"parents": [2]}),
     )
     assert copies_of(note("0"), note("0"), note("0"), *entries, tape="tape") == {4, 5}
+    elsewhere = {"summary": "…", "source_ids": [1, ["tape", 3]]}
+    assert copies_of(anchor("a", elsewhere), event("handoff", {"name": "x", "state": elsewhere}), anchor("b")) == {1, 2}
 
 
 def test_a_correction_is_a_copy_of_what_it_corrects() -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from bubbot.errors import AnchorNotFound, EntryNotFound, TapeConflict
+from bubbot.errors import AnchorNotFound, EntryInvalid, EntryNotFound, TapeConflict
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor, find_parents
 from bubbot.tape.entry import TapeEntry, event, thaw
@@ -365,6 +365,23 @@ async def test_a_merge_onto_a_parent_that_moved_gives_the_next_ids_and_moves_ref
     assert opening.payload["state"] == handoff.payload["data"]["state"] == {"source_ids": (2, 5)}
     assert opening.payload["recalls"] == ((3, 3), (5, 5))
     assert merged.staged["other"][0].meta["source"] == ("tape", 5)
+
+
+@pytest.mark.law("T7", "T13")
+async def test_what_an_anchor_cites_of_tapes_moves_along_and_has_to_be_there(
+    fork: ForkedTape, tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    await memory_store.append([batch(note("theirs"), tape="other")])
+    await fork.append([note("c")])
+    with pytest.raises(EntryInvalid, match="source_ids names entry 2 of the tape other, which does not exist"):
+        await fork.handoff("phase", {"source_ids": [["other", 2]]})
+    await fork.handoff("phase", {"source_ids": [4, ["tape", 4], ["other", 1]]})
+    await tape.append([note("someone else")])
+    opening, handoff = (await fork.merge()).delta[1:]
+    state = {"source_ids": (5, ("tape", 5), ("other", 1))}
+    assert opening.payload["state"] == handoff.payload["data"]["state"] == state
+    assert await tape.keep_sources({"source_ids": [["other", 1], ["other", 9], 2]}) == {"source_ids": [["other", 1], 2]}
+    assert await tape.keep_sources({"phase": "a", "source_ids": [["other", 9]]}) == {"phase": "a"}
 
 
 @pytest.mark.law("T13")

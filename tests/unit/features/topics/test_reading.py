@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,10 @@ def reader(memory_store: InMemoryStore, access: AccessService) -> ReadSession:
     return session_reader(lambda session: opened(memory_store, session, session), access.may_read)
 
 
+async def find_nothing(sessions: Mapping[str, str]) -> Mapping[str, int]:
+    return dict.fromkeys(sessions, 0)
+
+
 async def read(bench: Bench, arguments: str = SOURCE, **given: str) -> str:
     return (await bench.say(f",chat.read {arguments}", **given)).text
 
@@ -77,7 +81,7 @@ async def test_a_revocation_holds_at_the_next_call_of_a_running_turn(
     async def read_then_revoke(turn: Turn, source: str) -> TapeHandle:
         nonlocal reads
         reads += 1
-        if reads == 2:
+        if reads == 3:  # the second is that of the request between them
             await run(access.revoke_reading, by("terminal"), SOURCE, "test:home")
         return await reader(turn, source)
 
@@ -86,9 +90,52 @@ async def test_a_revocation_holds_at_the_next_call_of_a_running_turn(
         await bench.say("the code is swordfish", chat="source")
         await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
         await bench.say("what is the code?")
-        results = [str(one["content"]) for one in bench.requests[-1].messages if one["role"] == "tool"]
-        assert ["swordfish" in result for result in results] == [True, False]
-        assert "may not read" in results[1]
+        before, after = [
+            [str(one["content"]) for one in request.messages if one["role"] == "tool"]
+            for request in bench.requests[-2:]
+        ]
+        assert ["swordfish" in result for result in before] == [True]
+        assert ["swordfish" in result for result in after] == [False, False], (
+            "what it read before is shown no more either"
+        )
+        assert "Left out" in after[0]
+        assert "may not read" in after[1]
+
+
+@pytest.mark.law("P1", "T8")
+@pytest.mark.parametrize("how", ["revoked", "erased", "deleted", "began again"])
+async def test_what_was_read_is_left_out_of_later_requests_once_it_may_not_be_shown(
+    memory_store: InMemoryStore, access: AccessService, reader: ReadSession, how: str
+) -> None:
+    steps = (says("noted"), calls("chat_read", session=SOURCE), *[says("done")] * 9)
+    async with running(memory_store, Played(*steps), Options(read_session=reader)) as bench:
+        await bench.say("the code is swordfish", chat="source")
+        await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
+        await bench.say("what is the code?")
+        await bench.say("thanks")
+        assert "swordfish" in str(bench.requests[-1].messages)
+        told = next(each.id for each in await bench.entries(SOURCE) if "swordfish" in str(each.payload.get("content")))
+        if how == "revoked":
+            await run(access.revoke_reading, by("terminal"), SOURCE, "test:home")
+        elif how == "deleted":
+            await bench.tape(SOURCE).hide(told)
+        else:
+            await bench.tape(SOURCE).reset(archive=how == "began again")
+        await bench.say("and again?")
+        (result,) = [str(each["content"]) for each in bench.requests[-1].messages if each["role"] == "tool"]
+        assert result.startswith("[Left out: it rests on entries of another chat")
+        assert "swordfish" not in str(bench.requests[-1].messages)
+        step = (await bench.events("loop.step"))[-1]
+        (copied,) = [each.id for each in await bench.entries() if each.kind == "tool_result"]
+        assert step["view"]["withheld"] == (copied,)
+        assert SOURCE not in str(step["shown"]), "what is left out was not shown"
+        sent = {request.digest() for request in bench.requests}
+        for recorded in await bench.events("loop.step"):
+            assert recorded["request"] in sent
+            assert (await rebuild_request(recorded, bench.tape())).digest() == recorded["request"]
+        (earlier,) = [each for each in await bench.events("loop.step") if each["shown"][-1][0] == SOURCE][-1:]
+        asking = await rebuild_request(earlier, bench.tape(), find_heads=find_nothing)
+        assert "swordfish" not in str(asking.messages), "whoever asks for it today is held to today's grants"
 
 
 async def test_what_it_read_elsewhere_and_what_was_hidden_there_is_not_shown(
@@ -340,7 +387,9 @@ class TestQuotedThread:
             )
             await bench.say("where do we go?")
             text = self.shown(bench)
-            assert all(f"odd {place}" in text for place in range(len(odd)))
+            missing = [place for place in range(len(odd)) if f"odd {place}" not in text]
+            assert missing == [7], "only it names an entry that is nowhere"
+            assert text.count("[Left out: it rests on entries of another chat") == 1
             assert text.count("rome it is") == 1
 
     async def test_an_older_message_comes_if_it_shares_words_with_the_one_here(
