@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bubbot.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
+from bubbot.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn, BeforeStep
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
@@ -20,7 +20,7 @@ from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import Turn, TurnSource
-from bubbot.runtime.compose import FindHeads, PromptSection, Recompose, find_no_heads
+from bubbot.runtime.compose import FindHeads, PromptSection, Recompose, Withholds, find_no_heads
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.shell_command import Command
 from bubbot.tape.entry import TapeEntry
@@ -130,6 +130,9 @@ class Feature:
         around_model: wraps each call of a model.
         around_tool: wraps each call of a tool.
         around_delivery: wraps each attempt to send a part of a message, for features that stay when settings change.
+        before_step: called before the request of each step of a turn is built; what it appends to the turn's tape is shown
+            in that request, such as evidence.
+        withholds: return true for evidence that a turn must not be shown now, though a grant covers it.
         on_merged: called with the entries of each merged turn, those of interrupted turns included.
         lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
         on_recovered: called at a start, once it is known what an earlier process left open; what is merged when a session
@@ -154,6 +157,8 @@ class Feature:
     around_model: Sequence[AroundModel] = ()
     around_tool: Sequence[AroundTool] = ()
     around_delivery: Sequence[AroundDelivery] = ()
+    before_step: Sequence[BeforeStep] = ()
+    withholds: Sequence[Withholds] = ()
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     on_recovered: Callable[[], Awaitable[None]] | None = None

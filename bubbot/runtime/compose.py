@@ -33,7 +33,7 @@ from bubbot.runtime.request_rules import apply_rules
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.runtime.turns import find_fit
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
-from bubbot.tape.events import KERNEL_REFERENCES, ContextPrepared, StrategyFailure
+from bubbot.tape.events import KERNEL_REFERENCES, ContextPrepared, EvidenceQuoted, StrategyFailure
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
@@ -77,6 +77,9 @@ ChooseSelector: TypeAlias = Callable[[Turn], Awaitable[str]]
 FindHeads: TypeAlias = Callable[[Turn, Mapping[str, str]], Awaitable[Mapping[str, int]]]
 """Return how far a turn may read other tapes now, by tape; 0: not at all. Gets the session of each tape."""
 
+Withholds: TypeAlias = Callable[[Turn, EvidenceQuoted], bool]
+"""Return true if a turn must not be shown now what a fact quotes, though its grants cover it."""
+
 Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest, Mapping[str, Sequence[Span]]]]]
 """Build the request of a recorded step as this code would; see `RequestComposer.recompose`."""
 
@@ -108,6 +111,7 @@ class ContextPolicy:
         sources: what the ports of a strategy reach.
         prepare_seconds: the time limit of a strategy's preparation.
         find_heads: returns how far other tapes may be read that evidence quotes.
+        withholds: evidence for which one of these returns true is not shown.
     """
 
     selector: str = AUTO_SELECTOR
@@ -123,6 +127,7 @@ class ContextPolicy:
     sources: StrategySources = StrategySources()  # noqa: RUF009 - frozen
     prepare_seconds: float = PREPARE_SECONDS
     find_heads: FindHeads = find_no_heads
+    withholds: Sequence[Withholds] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +327,13 @@ class RequestComposer:
             strategies=self._settings.strategies,
         )
         view = await narrow_view(turn.tape, view)
-        return await read_context(turn.tape, view, lambda sessions: self._settings.find_heads(turn, sessions))
+        settings = self._settings
+        return await read_context(
+            turn.tape,
+            view,
+            lambda sessions: settings.find_heads(turn, sessions),
+            lambda quoted: any(withholds(turn, quoted) for withholds in settings.withholds),
+        )
 
     async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
         """Build the request of a recorded answering step with the current prompt, tools and messages.
@@ -511,17 +522,21 @@ async def read_context(
     tape: TapeHandle,
     view: ContextView,
     find_heads: Callable[[Mapping[str, str]], Awaitable[Mapping[str, int]]] | None = None,
+    withholds: Callable[[EvidenceQuoted], bool] | None = None,
 ) -> ContextReading:
     """Read what a context is built from: the part of the tape, the evidence in it and the strategy's further queries.
 
     Args:
         find_heads: returns how far other tapes may be read now, by the sessions of the tapes; None: as far as the view says.
+        withholds: returns true for a fact of whose evidence nothing may be shown now; None: as the view says.
     """
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     facts = view.find_evidence(answers)
+    if withholds is not None:
+        view = replace(view, withheld=tuple([fact.id for fact, quoted in facts if withholds(quoted)]))
     if find_heads is not None and (sessions := find_sessions(facts)):
         view = replace(view, heads=await find_heads(sessions))
-    evidence = await read_evidence(tape, facts, view.heads)
+    evidence = await read_evidence(tape, facts, view.heads, view.withheld)
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
     return ContextReading(view, answers, evidence)

@@ -72,6 +72,7 @@ class ContextView:
             not change the result, so that no record needs them.
         is_repaired: the kernel repairs the strategy's choice; false for requests of earlier versions.
         heads: how far other tapes are read that evidence quotes, by tape; 0: they may not be read.
+        withheld: the facts, with their ids of that time, of whose evidence nothing may be shown.
 
     Raises:
         ConfigError: the selector names no strategy.
@@ -89,6 +90,7 @@ class ContextView:
     answered: tuple[int, ...] = ()
     is_repaired: bool = True
     heads: Mapping[str, int] = field(default_factory=dict)
+    withheld: tuple[int, ...] = ()
     strategy: ContextStrategy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -113,6 +115,8 @@ class ContextView:
             data["answered"] = self.answered
         if self.heads:
             data["heads"] = dict(self.heads)
+        if self.withheld:
+            data["withheld"] = self.withheld
         return data | ({"fork": self.fork} if self.fork else {})
 
     @classmethod
@@ -146,6 +150,7 @@ class ContextView:
             answered=tuple(data.get("answered", ())),
             is_repaired=data.get("version", 1) >= REPAIRED_SINCE_VERSION,
             heads=data.get("heads", {}),
+            withheld=tuple(data.get("withheld", ())),
         )
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -254,9 +259,9 @@ def records_view(step: JsonObject) -> bool:
     heads = view.get("heads", {})
     if not isinstance(heads, Mapping) or any(type(head) is not int for head in heads.values()):
         return False
-    answered = view.get("answered", ())
-    if not isinstance(answered, (list, tuple)) or any(type(number) is not int for number in answered):
-        return False
+    for ids in (view.get("answered", ()), view.get("withheld", ())):
+        if not isinstance(ids, (list, tuple)) or any(type(number) is not int for number in ids):
+            return False
     try:
         _read_style(view["style"])
     except (KeyError, TypeError, ValueError):
