@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn, BeforeStep
+from bubbot.ports.access import MayRead, may_read_nothing
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
@@ -75,6 +76,7 @@ class Kernel:
         notify: sends a notice at once, which no tape holds.
         read_session: opens the tape of another session for reading, by grant.
         find_heads: returns how far a turn may read other tapes now.
+        may_read: returns true if the first session was granted to read the second one, which may not exist.
         open_copy: opens the tape of any session for work that is thrown away, by the session or the name of the tape. Only
             who may read every tape anyway may be told of it. Raises `EntryNotFound` if there is none.
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
@@ -111,6 +113,7 @@ class Kernel:
     list_tools: Callable[[], Sequence[Tool]] = tuple
     strategies: ContextStrategies = KERNEL_STRATEGIES
     find_heads: FindHeads = find_no_heads
+    may_read: MayRead = may_read_nothing
     recompose: Recompose | None = None
 
 
