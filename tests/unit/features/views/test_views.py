@@ -99,9 +99,9 @@ async def viewing(
         await acts.pop(0)()
         return "done"
 
-    tool = Tool("act", "Do what the test does.", NoArguments, act, effect=Effect())
+    tools = [Tool("act", "Do what the test does.", NoArguments, act, effect=Effect())]
     policy = ContextPolicy(strategies=OWN_STRATEGIES, find_heads=head_finder(reader))
-    options = Options(read_session=reader, compose=policy, features=[feature], tools=[tool], role=role)
+    options = Options(read_session=reader, compose=policy, features=[feature], tools=tools, role=role)
     async with running(store, Played(*steps, says("ok")), options, life=life) as bench:
         yield Viewing(bench, access, views, acts)
 
@@ -429,21 +429,22 @@ class TestAnchors:
         self, store: InMemoryStore
     ) -> None:
         handoff = calls("tape_handoff", name="phase/swordfish", summary="the code is swordfish")
-        async with viewing(store, calls("act", call_id="a"), handoff, says("ok")) as view:
+        async with viewing(store, calls("tape_info", call_id="a"), handoff, says("ok")) as view:
             await view.grant()
-            view.acts += [lambda: view.tell("unused", chat="test:third")]
             await view.bench.say("what is the code?", chat="source")
             await view.add("anchors")
             await view.bench.say("hm")
             assert "swordfish" not in view.shown()
             assert "UTC, an anchor]" in view.shown()
 
-    async def test_a_state_that_memory_may_be_in_is_not_quoted(self, store: InMemoryStore) -> None:
+    @pytest.mark.parametrize("direct", [True, False])
+    async def test_a_state_that_memory_may_be_in_is_not_quoted(self, store: InMemoryStore, direct: bool) -> None:
         handoff = calls("tape_handoff", name="phase/a", summary="the code is swordfish")
         async with viewing(store, handoff, says("ok")) as view:
             await view.grant()
-            await view.bench.say(",remember the code is swordfish", chat="source")
-            await view.bench.say("hello", chat="source")
+            await view.bench.say(",remember the code is swordfish", chat="source", direct=direct)
+            await view.bench.say("hello", chat="source", direct=direct)
+            assert "swordfish" in view.bench.requests[0].system
             await view.add("anchors")
             await view.bench.say("hm")
             assert "swordfish" not in view.shown()
@@ -482,9 +483,8 @@ class TestAnchors:
 
     async def test_topics_have_their_names_and_nothing_of_what_they_inherit(self, store: InMemoryStore) -> None:
         handoff = calls("tape_handoff", name="phase/a", summary="the code is swordfish")
-        async with viewing(store, calls("act", call_id="a"), handoff, says("ok")) as view:
+        async with viewing(store, calls("tape_info", call_id="a"), handoff, says("ok")) as view:
             await view.grant()
-            view.acts += [lambda: view.tell("unused", chat="test:third")]
             for line in (",topic Trip", "hello", ",topic off", ",topic Trip"):
                 await view.bench.say(line, chat="source")
             await view.add("anchors", count=10)
@@ -548,13 +548,16 @@ class TestTwoChats:
     async def test_a_chat_that_began_again_is_viewed_from_its_beginning(self, store: InMemoryStore, how: str) -> None:
         async with viewing(store) as view:
             await view.grant()
-            for number in range(4):
+            for number in range(30):
                 await view.tell(f"old {number}")
             await view.add()
             await view.bench.say("hm")
-            assert "old 3" in view.shown()
+            assert "old 29" in view.shown()
             await view.bench.say(how, chat="source")
             await view.tell("new words")
+            for number in range(30):
+                await view.tell(f"filler {number}")
+            await view.add("newest", count=50)
             await view.bench.say("hm")
             assert "old" not in view.shown().replace("older", "")
             assert view.shown().count("new words") == 1
