@@ -13,7 +13,7 @@ ViewKind: TypeAlias = Literal["anchors", "newest", "search"]
 message here."""
 
 
-class View(Fact):
+class ChatView(Fact):
     """A chat is shown a view of another one, as long as it may read there.
 
     Attributes:
@@ -48,4 +48,4 @@ class View(Fact):
 
 SOURCE_PREFIX = "views."
 """The beginning of the `source` of evidence that a view quotes; its kind follows, and after a dot its agent, if it has one."""
-FACTS: tuple[type[Fact], ...] = (View,)
+FACTS: tuple[type[Fact], ...] = (ChatView,)

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 
 from msgspec.structs import replace
 
-from bubbot.features.views.facts import VIEWS_TAPE, View
+from bubbot.features.views.facts import VIEWS_TAPE, ChatView
 from bubbot.features.views.state import ViewsState
 from bubbot.ports.forgetting import ForgottenPerson, Restatement
 from bubbot.tape.entry import TapeEntry
@@ -17,7 +17,7 @@ def restate_views(_tape: str, entries: Sequence[TapeEntry], person: ForgottenPer
 
     If only a removal were erased, the view before it would hold again.
     """
-    facts = [(entry.id, View.of(entry)) for entry in entries if entry.name in View.EVENTS and not entry.erased]
+    facts = [(entry.id, ChatView.of(entry)) for entry in entries if entry.name in ChatView.EVENTS and not entry.erased]
     touched = {fact.subject for number, fact in facts if number in erased}
     gone = {number for number, fact in facts if fact.subject in touched}
     held = [each.fact for each in ViewsState().apply(entries).views if each.id in gone]

@@ -20,7 +20,7 @@ ChatArg = Annotated[
 ]
 
 
-class ViewArgs(Args, frozen=True):
+class ChatViewArgs(Args, frozen=True):
     """The view to add."""
 
     session: SessionArg

@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ValueInvalid
-from bubbot.features.views.facts import View, ViewKind
+from bubbot.features.views.facts import ChatView, ViewKind
 from bubbot.features.views.results import (
+    ChatViewArgs,
     RemoveViewArgs,
-    ViewArgs,
     ViewChange,
     ViewPlaceArgs,
     ViewRow,
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 MAX_VIEWS = 8
 """Views that one chat may have: each is read before every step of its turns."""
 DEFAULT_COUNTS: Mapping[ViewKind, int] = MappingProxyType({"newest": 10, "anchors": 3, "search": 4})
-ADDED, REMOVED = View.EVENTS
+ADDED, REMOVED = ChatView.EVENTS
 
 
 class ViewService:
@@ -56,11 +56,11 @@ class ViewService:
         """Read the tape, once; later changes update the state."""
         await self._projected.ensure_loaded()
 
-    def views_of(self, chat: str) -> list[View]:
+    def views_of(self, chat: str) -> list[ChatView]:
         """Return the views that a chat has, in the order in which they were added. Read nothing."""
         return [each.fact for each in self._projected.state.views if each.fact.chat == chat]
 
-    def find_view(self, chat: str, session: str, source: str) -> View | None:
+    def find_view(self, chat: str, session: str, source: str) -> ChatView | None:
         """Return the view of a chat that quotes a session under this source; None if it was removed. Read nothing."""
         return next((v for v in self.views_of(chat) if (v.session, v.source) == (session, source)), None)
 
@@ -107,24 +107,24 @@ class ViewService:
             (",view.add telegram:42", ",view.add telegram:42 anchors", ",view.add telegram:42 what=search count=2"),
         ),
     )
-    async def add(self, caller: Caller, args: ViewArgs) -> ViewChange:
+    async def add(self, caller: Caller, args: ChatViewArgs) -> ViewChange:
         """Show a chat what goes on in another one that it may read: beside its messages, as quotations, at every step."""
         chat, session = await self._find_pair(caller, args.chat, args.session)
         if chat == session:
-            raise ValueInvalid("view_itself", session=session)
+            raise ValueInvalid("chat_view_itself", session=session)
         if not self._is_readable(chat, session):
-            raise CommandRefused("view_not_granted", session=session, chat=chat)
+            raise CommandRefused("chat_view_not_granted", session=session, chat=chat)
         if args.start.strip() and args.what != "newest":
-            raise ValueInvalid("view_from_newest", what=args.what)
+            raise ValueInvalid("chat_view_from_newest", what=args.what)
         count = args.count or DEFAULT_COUNTS[args.what]
-        view = View(chat, session, args.what, args.agent.strip(), count, args.start.strip(), caller.id)
+        view = ChatView(chat, session, args.what, args.agent.strip(), count, args.start.strip(), caller.id)
         async with self._lock:
             state = await self._projected.catch_up()
             before = state.views.find(view.subject)
             if before is not None and (before.fact.count, before.fact.start) == (view.count, view.start):
                 return ViewChange(*view.subject, changed=False)
             if before is None and len(self.views_of(chat)) >= MAX_VIEWS:
-                raise CommandRefused("view_too_many", chat=chat, number=MAX_VIEWS)
+                raise CommandRefused("chat_view_too_many", chat=chat, number=MAX_VIEWS)
             await self._write(view, ADDED)
         return ViewChange(*view.subject)
 
@@ -152,13 +152,13 @@ class ViewService:
                 if view.session == session and args.what in ("", view.what) and args.agent.strip() in ("", view.agent)
             ]
             if not gone:
-                raise CommandRefused("view_unknown", session=session, chat=chat)
+                raise CommandRefused("chat_view_unknown", session=session, chat=chat)
             for view in gone:
-                removed = View(*view.subject, view.count, view.start, caller.id)
+                removed = ChatView(*view.subject, view.count, view.start, caller.id)
                 await self._write(removed, REMOVED)
         return ViewsRemoved(chat, session, len(gone))
 
-    async def _write(self, view: View, event: str) -> None:
+    async def _write(self, view: ChatView, event: str) -> None:
         await self._projected.write_checkpoint()
         await self._projected.follow(await self._tape.append([view.to_entry(event)]))
         action = event.replace("/", ".")
@@ -177,7 +177,7 @@ class ViewService:
         require_user_tape(chat.strip(), "shown a view")
         named = await self._first_session(parse_session(chat))
         if named != own and not caller.has_power:
-            raise CommandRefused("view_other_chat", chat=named)
+            raise CommandRefused("chat_view_other_chat", chat=named)
         return named
 
     def _is_readable(self, chat: str, session: str) -> bool:

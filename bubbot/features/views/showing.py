@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
 from bubbot.feature import ReadSession
-from bubbot.features.views.facts import SOURCE_PREFIX, View
+from bubbot.features.views.facts import SOURCE_PREFIX, ChatView
 from bubbot.features.views.service import ViewService
 from bubbot.features.views.settings import ViewSettings
 from bubbot.ports.turn import Turn
@@ -57,7 +57,7 @@ class _Choice:
     title: str
 
 
-def is_for_agent(view: View, turn: Turn) -> bool:
+def is_for_agent(view: ChatView, turn: Turn) -> bool:
     """Return true if the agent that answers a turn is shown a view; one without an agent is for all turns."""
     # HERE the named agent of the turn is compared, and nowhere else. Turns have none yet: the bot itself is "".
     answering_agent = ""
@@ -108,7 +108,7 @@ class ViewShower:
         views = [self._views.find_view(turn.session, node.session, quoted.source) for node in quoted.nodes]
         return any(view is None or not is_for_agent(view, turn) for view in views)
 
-    async def _choose(self, turn: Turn, view: View, there: TapeHandle) -> _Choice | None:
+    async def _choose(self, turn: Turn, view: ChatView, there: TapeHandle) -> _Choice | None:
         """Choose what a view adds now; None for nothing."""
         quoted = await find_quoted(turn.tape, there.name)
         known = quoted.ids(lambda fact: not self.withholds(turn, fact))
@@ -137,7 +137,7 @@ class ViewShower:
         more = f"; {rest} older {'is' if rest == 1 else 'are'} not quoted" if rest else ""
         return _Choice(chosen, f"{there.session}, {title}{more}")
 
-    async def _search(self, turn: Turn, view: View, there: TapeHandle, progress: ViewProgress) -> list[TapeEntry]:
+    async def _search(self, turn: Turn, view: ChatView, there: TapeHandle, progress: ViewProgress) -> list[TapeEntry]:
         """Find messages that share words with the newest one here, best first; at later steps only what came since."""
         message, head = turn.message_ids[-1], await there.head()
         before, known = progress.searched.get(view.subject, (0, 0))
@@ -148,7 +148,7 @@ class ViewShower:
         found = await find_alike(turn.tape, there.name, text_of(asked.payload.get("content")))
         return [entry for entry in found if before != message or entry.id > known]
 
-    def _fit(self, view: View, progress: ViewProgress, lines: Sequence[tuple[int, str]]) -> list[int]:
+    def _fit(self, view: ChatView, progress: ViewProgress, lines: Sequence[tuple[int, str]]) -> list[int]:
         """Return the first entries whose lines have room in what the view may still add to this turn."""
         chosen: list[int] = []
         for number, line in lines:

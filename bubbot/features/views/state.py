@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from bubbot.features.views.facts import VIEWS_TAPE, View
+from bubbot.features.views.facts import VIEWS_TAPE, ChatView
 from bubbot.tape.fact import Cited, Current, FactState
 from bubbot.tape.projection import checkpoint_model, project_facts
 
@@ -15,8 +15,8 @@ from bubbot.tape.projection import checkpoint_model, project_facts
 class ViewsState(FactState):
     """The views in force, in the order in which they were added."""
 
-    FACTS: ClassVar = (View,)
-    views: Current[View] = msgspec.field(default_factory=Current)
+    FACTS: ClassVar = (ChatView,)
+    views: Current[ChatView] = msgspec.field(default_factory=Current)
 
     @singledispatchmethod
     def fold(self, fact: Any, cited: Cited[Any], /) -> None:
@@ -24,7 +24,7 @@ class ViewsState(FactState):
         raise NotImplementedError(type(fact).__name__)
 
     @fold.register
-    def _(self, _fact: View, cited: Cited[Any], /) -> None:
+    def _(self, _fact: ChatView, cited: Cited[Any], /) -> None:
         self.views.apply(cited)
 
 

@@ -22,7 +22,7 @@ MAX_RANKED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class QuotedEntries:
+class WindowQuotations:
     """What a window quotes already of another tape.
 
     Attributes:
@@ -36,7 +36,7 @@ class QuotedEntries:
         return frozenset().union(*[ids for fact, ids in self.parts if selects(fact)])
 
 
-async def find_quoted(tape: TapeHandle, other: str) -> QuotedEntries:
+async def find_quoted(tape: TapeHandle, other: str) -> WindowQuotations:
     """Find what the window of a tape quotes of another tape, by its name."""
     query = TapeQuery(tape.name, Window(), kinds=(Kind.EVENT,), names=(EVIDENCE_EVENT,), missing="empty")
     named: list[tuple[EvidenceQuoted, str, list[int]]] = []
@@ -45,11 +45,11 @@ async def find_quoted(tape: TapeHandle, other: str) -> QuotedEntries:
             ids = [number for name, spans in node.elsewhere if name == other for number in ids_of(spans, 0)]
             named += [(fact, node.until, ids)] if ids else []
     if not named:
-        return QuotedEntries()
+        return WindowQuotations()
     newest = spans_of({max(ids) for _, _, ids in named})
     (found,) = await tape.fetch([TapeQuery(other, IdRanges(tuple(newest)))])
     dates = {entry.id: entry.date for entry in found}
-    return QuotedEntries(
+    return WindowQuotations(
         tuple([(fact, frozenset(ids)) for fact, until, ids in named if _is_the_same(dates.get(max(ids)), until)])
     )
 

@@ -16,7 +16,7 @@ from bubbot.arguments.fields import NoArguments
 from bubbot.features.access.service import AccessService
 from bubbot.features.views.facts import VIEWS_TAPE
 from bubbot.features.views.feature import create_lasting
-from bubbot.features.views.results import RemoveViewArgs, ViewArgs
+from bubbot.features.views.results import ChatViewArgs, RemoveViewArgs
 from bubbot.features.views.service import ViewService
 from bubbot.features.views.settings import ViewSettings
 from bubbot.ports.channel import Role
@@ -53,7 +53,7 @@ class Viewing:
         await run(self.access.revoke_reading, by("terminal"), source, reader)
 
     async def add(self, what: Any = "newest", *, session: str = SOURCE, chat: str = HOME, **more: Any) -> None:
-        await self.views.add(by("terminal"), ViewArgs(session=session, what=what, chat=chat, **more))
+        await self.views.add(by("terminal"), ChatViewArgs(session=session, what=what, chat=chat, **more))
 
     async def tell(self, text: str, chat: str = SOURCE, sender: Mapping[str, str] = ANN) -> int:
         """Let a person say something in another chat, without a turn."""
@@ -229,6 +229,17 @@ class TestNewest:
             assert view.shown().count("train") == 1
             assert 'Bob (#2): "platform four"' in view.shown()
             await view.assert_rebuilt()
+
+    async def test_why_names_session_tape_and_entries_and_context_counts_them(self, store: InMemoryStore) -> None:
+        async with viewing(store) as view:
+            await view.grant()
+            first = await view.tell("the train leaves at nine")
+            await view.add()
+            await view.bench.say("when do we leave?")
+            (fact,) = [each.id for each in await view.bench.entries() if each.name == "context/evidence"]
+            line = f"quoted by views.newest (entry {fact}): {SOURCE}, tape {SOURCE}, entries {first}"
+            assert line in (await view.bench.say(",why")).text.splitlines()
+            assert (await view.bench.say(",context")).text.splitlines()[-1] == f"from {SOURCE}: 1 entry"
 
     async def test_no_more_come_than_it_may_show_and_it_says_so(self, store: InMemoryStore) -> None:
         async with viewing(store, tokens=400) as view:
