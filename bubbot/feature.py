@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bubbot.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
+from bubbot.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn, BeforeStep
+from bubbot.ports.access import MayRead, may_read_nothing
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
@@ -20,7 +21,7 @@ from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import Turn, TurnSource
-from bubbot.runtime.compose import PromptSection, Recompose
+from bubbot.runtime.compose import PromptSection, Recompose, Withholds
 from bubbot.runtime.context.copies import FindHeads, find_no_heads
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.shell_command import Command
@@ -76,6 +77,7 @@ class Kernel:
         notify: sends a notice at once, which no tape holds.
         read_session: opens the tape of another session for reading, by grant.
         find_heads: returns how far a turn may read other tapes now.
+        may_read: returns true if the first session was granted to read the second one, which may not exist.
         open_copy: opens the tape of any session for work that is thrown away, by the session or the name of the tape. Only
             who may read every tape anyway may be told of it. Raises `EntryNotFound` if there is none.
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
@@ -112,6 +114,7 @@ class Kernel:
     list_tools: Callable[[], Sequence[Tool]] = tuple
     strategies: ContextStrategies = KERNEL_STRATEGIES
     find_heads: FindHeads = find_no_heads
+    may_read: MayRead = may_read_nothing
     recompose: Recompose | None = None
 
 
@@ -131,6 +134,9 @@ class Feature:
         around_model: wraps each call of a model.
         around_tool: wraps each call of a tool.
         around_delivery: wraps each attempt to send a part of a message, for features that stay when settings change.
+        before_step: called before the request of each step of a turn is built; what it appends to the turn's tape is shown
+            in that request, such as evidence.
+        withholds: return true for evidence that a turn must not be shown now, though a grant covers it.
         on_merged: called with the entries of each merged turn, those of interrupted turns included.
         lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
         on_recovered: called at a start, once it is known what an earlier process left open; what is merged when a session
@@ -155,6 +161,8 @@ class Feature:
     around_model: Sequence[AroundModel] = ()
     around_tool: Sequence[AroundTool] = ()
     around_delivery: Sequence[AroundDelivery] = ()
+    before_step: Sequence[BeforeStep] = ()
+    withholds: Sequence[Withholds] = ()
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     on_recovered: Callable[[], Awaitable[None]] | None = None

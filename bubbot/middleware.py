@@ -89,6 +89,8 @@ AroundTurn: TypeAlias = Middleware[Turn, TurnOutcome]
 AroundModel: TypeAlias = Middleware[ModelCall, ModelReply]
 AroundTool: TypeAlias = Middleware[ToolInvocation, ToolOutput]
 AroundDelivery: TypeAlias = Middleware[PartDelivery, Receipt]
+BeforeStep: TypeAlias = Callable[[Turn], Awaitable[None]]
+"""Look at the tape of a turn, and append to it, before the request of a step is built."""
 
 
 def wrap(middleware: Sequence[Middleware[V, R]], inner: CallNext[V, R]) -> CallNext[V, R]:

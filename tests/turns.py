@@ -538,6 +538,7 @@ def _parts(
         choices=[choice.chosen],
         find_heads=head_finder(options.read_session),
         sources=replace(options.compose.sources, find_heads=head_finder(options.read_session)),
+        withholds=[withholds for feature in features for withholds in feature.withholds],
     )
     tools = ToolList(found)
     composer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)
@@ -555,6 +556,7 @@ def _parts(
         options.show or PreviewSink({}),
         lessons=options.lessons,
         list_around_model=lambda: [around for feature in features for around in feature.around_model],
+        before_step=[prepare_step for feature in features for prepare_step in feature.before_step],
     )
 
     async def has_model(_: Turn) -> bool:

@@ -352,6 +352,7 @@ async def open_bot(
             open_copy=copy_opener(store, workspace, installed.references),
             read_session=read_session,
             find_heads=head_finder(read_session, partial(read_session_of_tape, store)),
+            may_read=may_read,
             ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
             current_session=directory.current_session,
             first_session=partial(first_session, store),

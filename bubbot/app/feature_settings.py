@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from bubbot.app.own_features import find_part
-from bubbot.ports.access import ListedPeople
+from bubbot.ports.access import ListedPeople, MayRead
 from bubbot.ports.usage import Currency
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bubbot.features.people.commands import PeopleOptions
     from bubbot.features.strategies.compare import StrategyComparer
     from bubbot.features.usage.reporter import UsageReporter
+    from bubbot.features.views.commands import ViewOptions
 
 
 def configured_people(settings: Settings) -> dict[str, ListedPeople]:
@@ -86,15 +87,27 @@ def _memory_options(settings: Settings) -> MemoryCommandOptions:
     def find_accounts(open_tape: Callable[[str], TapeService]) -> AccountLinks:
         return AccountLinks(open_tape(ACCESS_PROJECTION.tapes), ProjectionRunner())
 
-    async def find_grants(open_tape: Callable[[str], TapeService]) -> Callable[[str, str], bool]:
-        projected = ProjectionRunner().project(ACCESS_PROJECTION, open_tape(ACCESS_PROJECTION.tapes))
-        await projected.ensure_loaded()
-        return lambda reader, source: (source, reader) in projected.state.readings
-
     sources = MemorySources(
         find_topic=find_visits, find_current_topic=find_current_topic, installed=find_memory_strategies()
     )
-    return MemoryCommandOptions(settings.section(MemorySettings), find_accounts, find_grants, sources)
+    return MemoryCommandOptions(settings.section(MemorySettings), find_accounts, _find_grants, sources)
+
+
+async def _find_grants(open_tape: Callable[[str], TapeService]) -> MayRead:
+    """Return who may read which chats, as the tapes of a home say."""
+    # Imported here: who may read what is for few commands.
+    from bubbot.features.access.state import ACCESS_PROJECTION
+    from bubbot.tape.projection import ProjectionRunner
+
+    projected = ProjectionRunner().project(ACCESS_PROJECTION, open_tape(ACCESS_PROJECTION.tapes))
+    await projected.ensure_loaded()
+    return lambda reader, source: (source, reader) in projected.state.readings
+
+
+def _view_options(_settings: Settings) -> ViewOptions:
+    from bubbot.features.views.commands import ViewOptions
+
+    return ViewOptions(_find_grants)
 
 
 def _people_options(settings: Settings) -> PeopleOptions:
@@ -121,6 +134,7 @@ _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
         "strategies": _strategy_comparer,
         "trace": lambda settings: settings.trace,
         "usage": _usage_reporter,
+        "views": _view_options,
     }
 )
 """The builders for features that need more of the settings than their section."""

@@ -37,7 +37,7 @@ from bubbot.ports.channel import Inbound, Outbound, Receipt, Role
 from bubbot.ports.health import FeatureProblem, MetricSpec
 from bubbot.ports.model import ModelReply, ModelTraits
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome, TurnSource
-from bubbot.runtime.compose import PromptSection, PromptText
+from bubbot.runtime.compose import PromptSection, PromptText, Withholds
 from bubbot.runtime.context.ports import StrategyPorts
 from bubbot.runtime.context.selectors import ContextMessage
 from bubbot.runtime.context.strategy import (
@@ -49,7 +49,7 @@ from bubbot.runtime.context.strategy import (
 )
 from bubbot.shell_command import Command
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
-from bubbot.tape.events import ContextPrepared
+from bubbot.tape.events import ContextPrepared, EvidenceQuoted
 from bubbot.tape.fact import Fact
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import Slice, TapeQuery
@@ -156,6 +156,8 @@ class FeatureGuard:
             around_model=[around("around_model", each, ModelReply) for each in feature.around_model],
             around_tool=[around("around_tool", each, str, RerunModel) for each in feature.around_tool],
             around_delivery=[self._delivery(each) for each in feature.around_delivery],
+            before_step=[partial(self.notify, "before_step", each) for each in feature.before_step],
+            withholds=[partial(self._withhold, each) for each in feature.withholds],
             on_merged=[partial(self.notify, "on_merged", each) for each in feature.on_merged],
             lifespan=partial(self._lifespan, feature.lifespan) if feature.lifespan else None,
             background={
@@ -205,6 +207,14 @@ class FeatureGuard:
         """Record a failure that the bot ignores."""
         if not isinstance(error, FeatureFailed):  # which is recorded already
             self.fail(where, _describe(error), error)
+
+    def _withhold(self, withholds: Withholds, turn: Turn, quoted: EvidenceQuoted) -> bool:
+        """Ask whether evidence is withheld; it is, if the code of the package fails."""
+        try:
+            return bool(withholds(turn, quoted))
+        except (Exception, SystemExit) as error:  # a package is third-party code
+            self.fail("withholds", _describe(error), error)
+            return True
 
     def _tool(self, tool: Tool) -> Tool:
         """Guard a tool: an error is its result, and so is an exit."""
@@ -401,6 +411,8 @@ def check_feature(feature: object, name: str) -> Feature:
         "around_model",
         "around_tool",
         "around_delivery",
+        "before_step",
+        "withholds",
         "on_merged",
     ):
         _check_items(field, getattr(feature, field), callable)

@@ -142,6 +142,7 @@ def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFe
         prepare_seconds=section.timeout,
         find_heads=host.find_heads,
         handoff_selector=SUMMARY.name,
+        withholds=[withholds for feature in features for withholds in feature.withholds],
     )
 
 
@@ -170,6 +171,7 @@ def _build_loop(
         show,
         lessons=models.sessions.lessons,
         list_around_model=lambda: services.features.around_model,  # a changed limit also applies to running turns
+        before_step=[prepare_step for feature in features for prepare_step in feature.before_step],
     )
 
     async def has_model(turn: Turn) -> bool:

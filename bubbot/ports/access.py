@@ -10,6 +10,8 @@ from typing import Literal, Protocol, TypeAlias
 from bubbot.ports.channel import Role, Sender
 from bubbot.tape.entry import TapeEntry
 
+MayRead: TypeAlias = Callable[[str, str], bool]
+"""Return true if the first session was granted to read the second one."""
 Audience: TypeAlias = Literal["everybody", "known", "nobody"]
 """Who may speak in a group: everybody (as a member), people with a role, or nobody."""
 
@@ -38,6 +40,11 @@ class ListedPeople:
 
 
 NO_LISTED_PEOPLE = ListedPeople()
+
+
+def may_read_nothing(_reader: str, _source: str) -> bool:
+    """Let no session read another one."""
+    return False
 
 
 def higher_role(first: Role, second: Role) -> Role:

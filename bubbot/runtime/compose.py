@@ -49,7 +49,7 @@ from bubbot.runtime.request_rules import apply_rules
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.runtime.turns import find_conversation_step, find_fit
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
-from bubbot.tape.events import StrategyFailure
+from bubbot.tape.events import EvidenceQuoted, StrategyFailure
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
@@ -90,6 +90,9 @@ PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str | PromptT
 """Build a section of the system prompt for a turn and a model; empty for none."""
 ChooseSelector: TypeAlias = Callable[[Turn], Awaitable[str]]
 """Return the selector of the context strategy that a turn's chat has chosen; empty if it has chosen none."""
+Withholds: TypeAlias = Callable[[Turn, EvidenceQuoted], bool]
+"""Return true if a turn must not be shown now what a fact quotes, though its grants cover it."""
+
 Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest, Mapping[str, Sequence[Span]]]]]
 """Build the request of a recorded step as this code would; see `RequestComposer.recompose`."""
 
@@ -117,6 +120,7 @@ class ContextPolicy:
         prepare_seconds: the time limit of a strategy's preparation.
         handoff_selector: the strategy that hands off in chats whose own one cannot, or fails; empty for none.
         find_heads: returns how far other tapes may be read that evidence quotes.
+        withholds: evidence for which one of these returns true is not shown.
     """
 
     selector: str = AUTO_SELECTOR
@@ -133,6 +137,7 @@ class ContextPolicy:
     prepare_seconds: float = PREPARE_SECONDS
     handoff_selector: str = ""
     find_heads: FindHeads = find_no_heads
+    withholds: Sequence[Withholds] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +381,13 @@ class RequestComposer:
             strategies=self._settings.strategies,
         )
         view = await narrow_view(turn.tape, view)
-        return await read_context(turn.tape, view, lambda sessions: self._settings.find_heads(turn, sessions))
+        settings = self._settings
+        return await read_context(
+            turn.tape,
+            view,
+            lambda sessions: settings.find_heads(turn, sessions),
+            lambda quoted: any(withholds(turn, quoted) for withholds in settings.withholds),
+        )
 
     async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
         """Build the request of a recorded answering step with the current prompt, tools and messages.
@@ -556,31 +567,39 @@ class ContextReading:
 
 
 async def read_context(
-    tape: TapeHandle, view: ContextView, find_heads: FindTapeHeads | None = None, *, is_rebuilt: bool = False
+    tape: TapeHandle,
+    view: ContextView,
+    find_heads: FindTapeHeads | None = None,
+    withholds: Callable[[EvidenceQuoted], bool] | None = None,
+    *,
+    is_rebuilt: bool = False,
 ) -> ContextReading:
     """Read what a context is built from: the part of the tape, the evidence in it and the strategy's further queries.
 
     Args:
         find_heads: returns how far other tapes may be read now, by the sessions of the tapes; None: as the view says.
+        withholds: returns true for a fact of whose evidence nothing may be shown now; None: as the view says.
         is_rebuilt: the request is an old one: what it did not show is not shown, though it may be read now.
     """
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     facts = view.find_evidence(answers)
+    if withholds is not None:
+        view = replace(view, withheld=tuple([fact.id for fact, quoted in facts if withholds(quoted)]))
     if find_heads is not None and (sessions := find_sessions(facts)):
         now = await find_heads(sessions)
         if is_rebuilt:
             now = {name: view.heads.get(name, 0) if now.get(name) else 0 for name in sessions}
         view = replace(view, heads=now)
-    evidence = await read_evidence(tape, facts, view.heads)
+    evidence = await read_evidence(tape, facts, view.heads, view.withheld)
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
     copies = [copy for part in answers for copy in find_copies(tape.name, part)]
     if copies and find_heads is not None:
         withheld = await list_withheld(tape, copies, find_heads)
         view = replace(view, withheld=tuple(sorted({*view.withheld, *withheld})))
-    if view.withheld:
-        answers = [withhold(part, view.withheld) for part in answers]
-        copies = [copy for copy in copies if copy.entry.id not in view.withheld]
+    if hidden := [copy.entry.id for copy in copies if copy.entry.id in view.withheld]:
+        answers = [withhold(part, hidden) for part in answers]
+        copies = [copy for copy in copies if copy.entry.id not in hidden]
     return ContextReading(view, answers, evidence, copies)
 
 

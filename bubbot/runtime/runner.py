@@ -27,7 +27,7 @@ from bubbot.errors import (
     TapeCorrupt,
 )
 from bubbot.formatting import clean, clean_json
-from bubbot.middleware import AroundModel, ModelCall, wrap
+from bubbot.middleware import AroundModel, BeforeStep, ModelCall, wrap
 from bubbot.ports.channel import (
     ForeignWordsShown,
     PreviewCallback,
@@ -123,6 +123,7 @@ class ModelRunner:
         *,
         lessons: ModelLessons,
         list_around_model: Callable[[], Sequence[AroundModel]] = tuple,
+        before_step: Sequence[BeforeStep] = (),
     ) -> None:
         """Set the parts of a step.
 
@@ -131,8 +132,10 @@ class ModelRunner:
             on_preview: gets the text as it streams.
             lessons: lessons from refusals.
             list_around_model: returns the middleware of the next call of a model.
+            before_step: called before the request of each step is built, in order.
         """
         self._list_around_model = list_around_model
+        self._before_step = before_step
         self._lessons = lessons
         self._composer = composer
         self._fitter = RequestFitter(composer, settings.timeout)
@@ -160,6 +163,8 @@ class ModelRunner:
         for step in range(1, max_steps + 1):
             if step > 1:
                 await turn.join(turn)
+            for prepare_step in self._before_step:
+                await prepare_step(turn)
             await self._composer.prepare(turn)
             fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed

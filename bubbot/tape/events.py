@@ -159,6 +159,7 @@ class EvidenceNode(Struct, frozen=True, kw_only=True):
         entries: those of the tape itself.
         elsewhere: those of the other session, as pairs of its tape and id ranges.
         until: the date of the newest of those. A later entry is none of them: the other tape began again.
+        anchors: those of the other session are anchors: their names are quoted, and of their states what the grant covers.
     """
 
     title: str
@@ -166,13 +167,15 @@ class EvidenceNode(Struct, frozen=True, kw_only=True):
     entries: Annotated[tuple[tuple[int, int], ...], Reference.SPANS] = ()
     elsewhere: Annotated[tuple[tuple[str, tuple[tuple[int, int], ...]], ...], Reference.TAPE_SPANS] = ()
     until: str = ""
+    anchors: bool | UnsetType = UNSET
 
 
 class EvidenceQuoted(Fact):
     """Entries are quoted beside a message, as evidence.
 
     Attributes:
-        message: the message.
+        message: the message; 0: they stand at the place of this fact, as a message of their own, since a request has shown
+            the message without them.
         source: what has chosen them, such as `memory.views.family`.
         nodes: the entries, in the order in which they are quoted.
     """

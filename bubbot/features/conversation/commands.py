@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -16,12 +17,14 @@ from bubbot.features.conversation.help import ALL, CommandExplained, CommandOver
 from bubbot.features.conversation.tape import COMMANDS as COMMANDS  # noqa: PLC0414 - the words of the shell are found here
 from bubbot.formatting import clean_label
 from bubbot.ports.channel import Role
+from bubbot.ports.session_names import read_session
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.messages import sender_data
 from bubbot.runtime.router import is_offered, unknown_command_text
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.handle import ids_of
 from bubbot.tape.provenance import source_of
 from bubbot.tape.query import IdRanges, TapeQuery, Window, parse_moment
 from bubbot.tool import (
@@ -126,10 +129,12 @@ class ContextShown(Struct, frozen=True):
     Attributes:
         composed: the request.
         at: the entry that was the newest then; None for now.
+        quoted: how many entries of other tapes are shown, by their sessions, or their names without one.
     """
 
     composed: ComposedRequest
     at: int | None
+    quoted: Mapping[str, int] = MappingProxyType({})
 
     def describe(self, caller: Caller) -> str:
         """Write the prompt, each message with the entries that it shows, and the names of the tools."""
@@ -143,7 +148,9 @@ class ContextShown(Struct, frozen=True):
             lines.append(f"{source} {shown.message['role']}: {shown.message['content']}{extra}")
         tools = ", ".join(spec.name for spec in composed.request.tools) or texts.say("none")
         number, selector = len(composed.context.context_messages), composed.view["selector"]
-        return "\n".join([*lines, "", texts.say("context_summary", selector=selector, number=number, tools=tools)])
+        lines += ["", texts.say("context_summary", selector=selector, number=number, tools=tools)]
+        lines += [texts.say("context_quoted", name=name, count=count) for name, count in self.quoted.items()]
+        return "\n".join(lines)
 
 
 def _help(topic: HelpTopic, brief: str, *examples: str, **more: Any) -> CommandHelp:
@@ -308,7 +315,10 @@ class ConversationCommands:
     async def context(self, caller: Caller, args: ContextArgs) -> ContextShown:
         """Show exactly what the model would be shown next, with the ids of the entries, or what it would have been shown at an entry."""
         turn = caller.required_turn
-        return ContextShown(await self._compose(turn if args.at is None else await _rewind(turn, args.at)), args.at)
+        composed = await self._compose(turn if args.at is None else await _rewind(turn, args.at))
+        others = {tape: spans for tape, spans in composed.prompt_shown.items() if tape != turn.tape.name}
+        names = {tape: await read_session(turn.tape, tape) or tape for tape in sorted(others)}
+        return ContextShown(composed, args.at, {name: len(ids_of(others[tape], 0)) for tape, name in names.items()})
 
 
 async def _find_anchor(turn: Turn, reference: str) -> TapeEntry:

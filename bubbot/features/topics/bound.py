@@ -7,30 +7,23 @@ the grant holds.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Container
 from dataclasses import dataclass
 
-from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
+from bubbot.errors import AccessError, ConfigError, EntryNotFound
 from bubbot.feature import ReadSession
 from bubbot.features.topics.names import TAKEN_UP
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.topics.view import ThreadView, TopicVisitsView, bound_session, topic_of
 from bubbot.middleware import CallNext
 from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.runtime.context.evidence import find_evidence
+from bubbot.runtime.context.quoted import find_alike, find_quoted, quote_elsewhere
 from bubbot.runtime.context.selectors import text_of
-from bubbot.tape.entry import Kind
-from bubbot.tape.events import EVIDENCE_EVENT, EvidenceNode, EvidenceQuoted
-from bubbot.tape.handle import spans_of
-from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, Span, TapeQuery, Window, is_inside, union
-
-log = logging.getLogger(__name__)
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import OpeningAnchor, Span, TapeQuery, is_inside, union
 
 SOURCE = "topics"
 """What the facts name as having chosen their entries."""
-MAX_RANKED = 64
-"""Entries of the other tape that are ranked by the words of a message; those of other topics among them do not count."""
 MAX_ALIKE = 4
 """Older messages that are quoted beside one message at most."""
 
@@ -40,8 +33,7 @@ class ThreadElsewhere:
     """The thread of a topic on the tape of another session.
 
     Attributes:
-        tape: the name of the tape.
-        session: the session.
+        tape: the tape.
         visits: the id ranges of the topic, ascending.
         spans: its newest messages, as ascending id ranges. Its handoffs stay there: they may sum up what else that chat was
             shown, and a grant covers what was said.
@@ -49,8 +41,7 @@ class ThreadElsewhere:
         parent: the anchor that took it up last, as a pair of the tape and its id; None if there is none.
     """
 
-    tape: str
-    session: str
+    tape: TapeHandle
     visits: tuple[Span, ...]
     spans: tuple[tuple[int, int], ...]
     count: int
@@ -70,7 +61,7 @@ async def read_elsewhere(
     count = sum(high - low + 1 for low, high in thread.recalls)
     spans = tuple((low, high) for low, high in union(thread.recalls) if high)
     parent = None if thread.opened is None else (source.name, thread.opened.id)
-    return ThreadElsewhere(source.name, source.session, visits or (), spans, count, parent)
+    return ThreadElsewhere(source, visits or (), spans, count, parent)
 
 
 class BoundTopics:
@@ -97,42 +88,20 @@ class BoundTopics:
         there = await read_elsewhere(turn, session, ThreadView(name, self._settings), self._read_session)
         if there is None:
             return
-        known = await self._find_quoted(turn, there.tape)
+        known = (await find_quoted(tape, there.tape.name)).ids(lambda fact: fact.source == SOURCE)
         newest = max(known, default=0)
         fresh = [entry_id for low, high in there.spans for entry_id in range(max(low, newest + 1), high + 1)]
-        chosen = {*fresh, *await _find_alike(turn, there, known)}
-        if not chosen:
-            return
-        last = (await tape.fetch([TapeQuery(there.tape, IdRanges(((max(chosen), max(chosen)),)))]))[0]
-        node = EvidenceNode(
-            title=f"{there.session}, topic {name.title}",
-            session=there.session,
-            elsewhere=((there.tape, tuple(spans_of([*chosen]))),),
-            until=last[0].date if last else "",
-        )
-        await tape.append([EvidenceQuoted(turn.message_ids[-1], SOURCE, (node,)).to_entry()])
-
-    async def _find_quoted(self, turn: Turn, there: str) -> set[int]:
-        """Return the entries of the other tape that this window quotes already."""
-        query = TapeQuery(turn.tape.name, Window(), kinds=(Kind.EVENT,), names=(EVIDENCE_EVENT,))
-        facts = find_evidence((await turn.tape.fetch([query]))[0])
-        nodes = [node for _, fact in facts if fact.source == SOURCE for node in fact.nodes]
-        parts = [spans for node in nodes for tape, spans in node.elsewhere if tape == there]
-        return {entry_id for spans in parts for low, high in spans for entry_id in range(low, high + 1)}
+        if chosen := {*fresh, *await _find_alike(turn, there, known)}:
+            title = f"{there.tape.session}, topic {name.title}"
+            await quote_elsewhere(tape, there.tape, chosen, message=turn.message_ids[-1], source=SOURCE, title=title)
 
 
 async def _find_alike(turn: Turn, there: ThreadElsewhere, known: Container[int]) -> list[int]:
     """Find older messages of the thread that share words with the newest message of the turn, best first."""
-    asked = await turn.tape.entry(turn.message_ids[-1])
     first = min((low for low, _ in there.spans), default=1)
-    text = text_of(asked.payload.get("content"))
-    if first == 1 or not text.strip():
+    if first == 1:
         return []
-    query = TapeQuery(there.tape, Ranked(text), kinds=(Kind.MESSAGE,), as_of=first - 1, limit=MAX_RANKED)
-    try:
-        (found,) = await turn.tape.fetch([query])
-    except BubbotError as error:
-        log.warning("nothing found in the bound topic: %s", error, extra={"action": "topics.bound"})
-        return []
+    asked = await turn.tape.entry(turn.message_ids[-1])
+    found = await find_alike(turn.tape, there.tape.name, text_of(asked.payload.get("content")), as_of=first - 1)
     inside = [entry.id for entry in found if is_inside(entry.id, there.visits) and entry.id not in known]
     return inside[:MAX_ALIKE]

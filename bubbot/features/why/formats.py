@@ -13,6 +13,7 @@ from msgspec import Struct
 from bubbot.features.why.foreign import ForeignEntry
 from bubbot.features.why.lineage import Citations, Lineage, LineageAnchor
 from bubbot.ports.channel import Role
+from bubbot.runtime.context.evidence import find_evidence
 from bubbot.runtime.turns import StepRecord, TurnRecord
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, int_field, text_field
@@ -48,6 +49,7 @@ def format_explanation(
     lines = [texts.say("why_turn", turn=turn.id, first=first, last=last, status=status, answer=answer)]
     for step in turn.steps:
         lines += _format_step(step, texts, names)
+    lines += _format_quotations(turn, texts)
     if lineage is not None:
         lines += _format_lineage(lineage, citations, texts)
     lines += [_format_foreign(each, texts) for each in foreign]
@@ -226,6 +228,23 @@ def _format_shown(step: StepRecord, names: Mapping[str, str]) -> str:
     own = [_format_spans(step.shown)] if step.shown else []
     others = [f"{names.get(tape) or tape} {_format_spans(spans)}" for tape, spans in step.shown_elsewhere]
     return "; ".join([*own, *others])
+
+
+def _format_quotations(turn: TurnRecord, texts: Texts) -> list[str]:
+    """Write a line for each part of another tape that a fact of the turn quotes: who has chosen it, session, tape and entries."""
+    return [
+        texts.say(
+            "why_quoted",
+            source=fact.source,
+            entry=entry.id,
+            session=node.session,
+            tape=tape,
+            entries=_format_spans(spans),
+        )
+        for entry, fact in find_evidence(turn.entries)
+        for node in fact.nodes
+        for tape, spans in node.elsewhere
+    ]
 
 
 def _format_spans(spans: Sequence[Sequence[int]]) -> str:

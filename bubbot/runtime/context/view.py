@@ -72,7 +72,8 @@ class ContextView:
             not change the result, so that no record needs them.
         is_repaired: the kernel repairs the strategy's choice; false for requests of earlier versions.
         heads: how far other tapes are read that evidence quotes, by tape; 0: they may not be read.
-        withheld: the entries whose words are left out, since they rest on entries of other tapes that may not be shown.
+        withheld: the entries, with their ids of that time, whose words are left out, since they rest on entries of other tapes
+            that may not be shown, and the facts of whose evidence nothing may be shown.
 
     Raises:
         ConfigError: the selector names no strategy.

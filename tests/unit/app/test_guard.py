@@ -286,6 +286,37 @@ def build(kernel, settings):
             assert "KeyError: 'own'" in await bench.say(",slow")
             assert bench.problems() == {}
 
+    @pytest.mark.parametrize("failure", ["boom", "leave", "hang"])
+    async def test_what_fails_before_a_step_fails_no_step(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
+    ) -> None:
+        install(monkeypatch, tmp_path, f"before_step=[{failure}]")
+        async with opened(tmp_path) as bench:
+            assert HELLO.search(await bench.say("hello"))
+            assert bench.problems() == {"odd": f"before_step: {FAILURES[failure]}"}
+
+    async def test_evidence_is_withheld_if_it_cannot_be_asked_whether_it_may_be_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        code = """
+from bubbot.tape.events import EvidenceNode, EvidenceQuoted
+
+def crash(turn, quoted):
+    raise ValueError("boom")
+
+async def quote(turn):
+    node = EvidenceNode(title="the first line", entries=((1, turn.message_ids[0]),))
+    await turn.tape.append([EvidenceQuoted(turn.message_ids[-1], "odd", (node,)).to_entry()])
+
+def build(kernel, settings):
+    return Feature(name="odd", before_step=[quote], withholds=[crash])
+"""
+        install(monkeypatch, tmp_path, code)
+        async with opened(tmp_path) as bench:
+            answer = await bench.say("hello")
+            assert "From the first line: it may not be read here any more." in answer
+            assert bench.problems() == {"odd": "withholds: ValueError: boom"}
+
     @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "odd"])
     async def test_middleware_around_tools_that_fails_is_the_result_of_the_call(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str

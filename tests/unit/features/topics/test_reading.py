@@ -469,6 +469,10 @@ class TestQuotedThread:
                 await bench.say(f"secret {number}", chat="source")
             await bench.say("and?")
             assert "secret" not in self.shown(bench)
+            await bench.say(",topic Trip", chat="source")
+            await bench.say("milan it is", chat="source")
+            await bench.say("and now?")
+            assert self.shown(bench).count("milan it is") == 1
 
     async def test_what_is_read_there_by_a_command_or_a_tool_names_its_source(
         self, memory_store: InMemoryStore, access: AccessService, reader: ReadSession
