@@ -187,7 +187,7 @@ def _facts(branch: Branch, texts: Texts) -> list[str]:
     if branch.effects:
         lines.append(texts.say("branch_effects", effects=_name_effects(branch.effects, texts)))
     shown = [_format_spans(branch.shown)] if branch.shown else []
-    shown += [f"{tape} {_format_spans(spans)}" for tape, spans in branch.shown_elsewhere]
+    shown += [f"{other.tape} {_format_spans(other.entries)}" for other in branch.shown_elsewhere]
     alone = texts.say("branch_shown_alone", entries=_format_spans(branch.shown_alone)) if branch.shown_alone else ""
     return [*lines, texts.say("branch_shown", entries="; ".join(shown) or texts.say("none"), alone=alone)]
 

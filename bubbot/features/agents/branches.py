@@ -47,6 +47,18 @@ _OWN_META = frozenset({"fork", "turn", "origin", "source"})
 """The meta of an entry of a branch that its copy does not have."""
 
 
+class ShownTape(Struct, frozen=True):
+    """What a branch was shown of another tape.
+
+    Attributes:
+        tape: the tape.
+        entries: the ranges of its entries, each as its first and last id.
+    """
+
+    tape: str
+    entries: tuple[tuple[int, ...], ...]
+
+
 class Branch(Struct, frozen=True):
     """A branch that has ended. A range is its first and last id.
 
@@ -68,7 +80,7 @@ class Branch(Struct, frozen=True):
         effects: what it did outside, in order.
         shown: the ranges of earlier entries of this tape that its models were shown.
         shown_alone: those of them that not every branch was shown.
-        shown_elsewhere: what they were shown of other tapes, as pairs of a tape and ranges.
+        shown_elsewhere: what they were shown of other tapes.
         is_erased: what it wrote was erased, or a part of it.
         is_chosen: it is part of the conversation.
     """
@@ -90,7 +102,7 @@ class Branch(Struct, frozen=True):
     effects: tuple[BranchEffect, ...]
     shown: tuple[tuple[int, ...], ...]
     shown_alone: tuple[tuple[int, ...], ...]
-    shown_elsewhere: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
+    shown_elsewhere: tuple[ShownTape, ...]
     is_erased: bool = False
     is_chosen: bool = False
 
@@ -172,7 +184,7 @@ def _describe(end: BranchEnded, written: Sequence[TapeEntry], choice: BranchChos
     texts = [ended.result for entry in own if entry.name in AgentEnded.EVENTS and (ended := AgentEnded.try_of(entry))]
     steps = [step for step in TurnRecord.of(inside).steps if step.fork == end.fork]
     first = min((low for low, _ in end.entries), default=0)
-    elsewhere = [pair for step in steps for pair in step.shown_elsewhere]
+    elsewhere = dict.fromkeys([pair for step in steps for pair in step.shown_elsewhere])
     return Branch(
         number=end.number,
         fork=end.fork,
@@ -191,7 +203,7 @@ def _describe(end: BranchEnded, written: Sequence[TapeEntry], choice: BranchChos
         effects=end.effects,
         shown=tuple(spans_of(_shown_before(steps, first))),
         shown_alone=(),
-        shown_elsewhere=tuple(dict.fromkeys(elsewhere)),
+        shown_elsewhere=tuple([ShownTape(tape, spans) for tape, spans in elsewhere]),
         is_erased=any(entry.erased for entry in inside),
         is_chosen=choice is not None and choice.number == end.number,
     )
