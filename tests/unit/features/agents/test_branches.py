@@ -10,8 +10,10 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import ConfigError
+from bubbot.feature import Feature
 from bubbot.features.agents.branches import BranchGroupView, copy_entries, read_alternatives
 from bubbot.features.agents.settings import AgentsSettings
+from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
@@ -23,7 +25,7 @@ from bubbot.tape.events import TapeErased
 from bubbot.tape.query import Ranked, TapeQuery
 from bubbot.tape.store import Batch, TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import INSIDE, READS_OWN, READS_WORLD, Tool, tool
+from bubbot.tool import INSIDE, READS_OWN, READS_WORLD, Tool, ToolOutput, tool
 from tests.gateways import admitting
 from tests.turns import HOME, WAIT, Bench, Options, Replying, calls, running, says
 from tests.unit.features.agents.test_agents import NumberArgs, abandon, counted, scripted
@@ -363,6 +365,25 @@ class TestChoosing:
         assert "stays done and is not done again: send.out (done)" in result.text
         assert "send.out gave 4" in window(last)
 
+    async def test_what_its_own_sub_tasks_wrote_stays_theirs(self, memory_store: InMemoryStore) -> None:
+        step = calls("agent_run", task="dig")
+        model = told(be_brief=[step, "found gold"])
+        async with running(memory_store, model, options()) as bench:
+            await bench.say(f"{ASK} tools=agent.run What?")
+            await bench.say(",branch.choose 1")
+            (chosen,) = await bench.events("branch/chosen")
+            (ended,) = [data for data in await bench.events("branch/ended") if data["number"] == 1]
+            nested = [
+                entry for entry in await bench.entries() if entry.meta.get("fork", "").startswith(f"{ended['fork']}/")
+            ]
+            copied = await copies(bench)
+        low, high = ended["entries"][0]
+        assert nested
+        assert all(low <= entry.id <= high for entry in nested)
+        assert {entry.meta["source"][1] for entry in copied}.isdisjoint(entry.id for entry in nested)
+        assert [entry.kind for entry in copied] == [Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.MESSAGE]
+        assert chosen["effects"] == ()
+
     @pytest.mark.parametrize(
         ("before", "line", "said"),
         [
@@ -565,3 +586,29 @@ class TestAfterAnInterruption:
         assert [each["tool"] for each in chosen["effects"]] == ["send.out"]
         assert said == ["What?", "long"]
         assert await store.forks() == []
+
+    async def test_a_choice_that_was_merged_with_an_interrupted_turn_is_not_made_twice(self, store: TapeStore) -> None:
+        chosen = asyncio.Event()
+
+        async def stay(call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
+            output = await call_next(call)
+            if call.tool.name == "branch.choose":
+                await call.turn.tape.save()
+                chosen.set()
+                await asyncio.sleep(60)
+            return output
+
+        stuck = options(features=[Feature(name="stuck", around_tool=[stay])])
+        async with running(store, told(be_brief=["short"]), stuck) as bench:
+            await bench.say(f"{ASK} What?")
+            await bench.post(",branch.choose 1")
+            await asyncio.wait_for(chosen.wait(), WAIT)
+            await abandon(bench)
+        async with running(store, told(), options(), life="second") as bench:
+            (result,) = await bench.resume()
+            copied = await copies(bench)
+            assert len(await bench.events("branch/chosen")) == 1
+            again = await bench.say(",branch.choose 2")
+        assert result.text == f"Branch 1 is part of the conversation now: entries #{copied[0].id}-#{copied[-1].id}."
+        assert [entry.payload["content"] for entry in copied] == ["What?", "short"]
+        assert again.text == "branch 1 of this question was chosen already; only one can be"
