@@ -523,7 +523,7 @@ def _parts(
     ]
     features += options.features
     if options.agents is not None:
-        features.append(agents_feature(options.agents, lambda: tuple(found), options.compose.strategies))
+        features.append(agents_feature(options.agents, lambda: tuple(found), options.compose.strategies, models))
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,

@@ -22,6 +22,8 @@ from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
+from bubbot.features.agents.feature import agents_feature
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.attachments.feature import attachments_feature
@@ -322,6 +324,9 @@ class BotFeatures:
                 bot_name=settings.bot.name,
             ),
             "search": lambda: search_feature(find_visits),
+            "agents": lambda: agents_feature(
+                settings.section(AgentsSettings), kernel.list_tools, kernel.strategies, models.sessions
+            ),
             "replay": lambda: replay_feature(kernel, self.consents),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),

@@ -9,7 +9,13 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 SWITCHED = "model/switched"
-"""A model for one turn; the session keeps its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnModel:
+    """The model of one turn and its sub-tasks; the session keeps its own. It is metadata of the turn."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

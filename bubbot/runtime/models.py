@@ -8,7 +8,7 @@ from bubbot.errors import ConfigError, ModelUnavailable
 from bubbot.ports.model import LoadsLater, Model
 from bubbot.ports.turn import Turn
 from bubbot.runtime.lessons import ModelLessons
-from bubbot.runtime.model_choice import ModelChoiceView
+from bubbot.runtime.model_choice import ModelChoiceView, TurnModel
 from bubbot.tape.handle import TapeHandle
 
 
@@ -35,7 +35,16 @@ class SessionModels:
         self._loaded: dict[str, Model] = {default.name: default}
 
     async def model_for_turn(self, turn: Turn) -> Model:
-        """Return the model that a turn's message names, else its session's. Raise `ModelUnavailable` if it is gone."""
+        """Return the turn's own model, else the one that its message names, else its session's.
+
+        Raises:
+            ModelUnavailable: it is gone.
+        """
+        if (own := turn.find_metadata(TurnModel)) is not None:
+            try:
+                return self.get_model(own.name)
+            except ConfigError as error:
+                raise ModelUnavailable(f"this was to be answered by the model {own.name}: {error}") from error
         named = [accepted.inbound.model for accepted in turn.inbounds if accepted.inbound.model]
         if not named:
             return await self.model_for_tape(turn.tape)

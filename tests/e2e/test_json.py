@@ -25,11 +25,13 @@ CONFIG = """
 token = "1:abcdefghijklmnopqrstuvwxyzABCDEFGHI"
 owners = ["7"]
 """
+BRANCHES = ',branch.ask prompts="brief|" tea?'
 RUNS: dict[str, tuple[str, ...]] = {
     "ask": ("ask", "hello"),
     "status": ("status",),
     "usage": ("usage", "all"),
     "why": ("why", "default"),
+    "branch list": ("branch", "list", "default"),
     "explain": ("explain", "default", "why tea?"),
     "replay": ("replay", "default"),
     "context compare": ("context", "compare", "default"),
@@ -148,7 +150,7 @@ def used_home(folder: Path) -> Path:
     (home / "config.toml").write_text(CONFIG)
     (home / "config.toml").chmod(0o600)
     (folder / "page.md").write_text("Likes green tea.\n")
-    told = bot.run(home, "chat", lines=["tea?", ",remind name=tea in 9h: tea", ",handoff topic tea", "茶"])
+    told = bot.run(home, "chat", lines=["tea?", ",remind name=tea in 9h: tea", ",handoff topic tea", "茶", BRANCHES])
     assert told.returncode == 0, told.stderr
     assert inside.run(home, "ask", "--session", "gone", "hello").returncode == 0
     done = inside.run(home, "tape", "export", "default", "talk.jsonl")

@@ -92,6 +92,11 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "approvals deny": [("approvals", "deny", "ABCDE", "\x1b[2J")],
     "approvals grants": [("approvals", "grants")],
     "approvals revoke": [("approvals", "revoke", "1")],
+    "branch list": [
+        ("branch", "list", "default"),
+        ("branch", "list", "default", "1"),
+        ("branch", "list", "evil\x1b[2J"),
+    ],
     "why": [("why", "evil"), ("why", "default", "--json"), ("why", "default", "\x1b[2J")],
     "explain": [("explain", "evil", "\x1b[2J"), ("explain", "default", "\x9bwhy?", "--json")],
     "replay": [("replay", "evil"), ("replay", "default", "--json"), ("replay", "\x1b[2J")],
@@ -156,7 +161,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert done.returncode == 0, done.stderr
     (path.parent / "bad.jsonl").write_bytes(json.dumps(lines[0]).encode() + b"\n{\x1b[2J\xc2\x9b\n")
     inside.run(path, "memory", "import", "default", "page.md")
-    chat = bot.run(path, "chat", lines=[f"tea {EVIL}", f",remind name=tea in 9h: tea {EVIL}", f",handoff evil/{EVIL}"])
+    lines_of_chat = [f"tea {EVIL}", f",remind name=tea in 9h: tea {EVIL}", f",handoff evil/{EVIL}"]
+    chat = bot.run(path, "chat", lines=[*lines_of_chat, f',branch.ask prompts="{EVIL}|b" tea {EVIL}'])
     assert chat.returncode == 0, chat.stderr
     return path
 

@@ -1,4 +1,4 @@
-"""The commands: a sub-task that a model or a person asks for, and a question beside the conversation."""
+"""The commands: a sub-task that a model or a person asks for, a question beside the conversation, and branches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
-from bubbot.command import Caller, command, make_tools
-from bubbot.errors import CommandRefused, ToolFailed
+from bubbot.command import Caller, command, make_group, make_tools
+from bubbot.errors import ToolFailed
+from bubbot.features.agents.branch_commands import BranchCommands
+from bubbot.features.agents.branches import MAX_BRANCHES
 from bubbot.features.agents.facts import AgentEnded
-from bubbot.features.agents.service import SubTaskService
+from bubbot.features.agents.service import SubTaskService, choose_tools
 from bubbot.features.agents.task import RUN_TOOL, MergeMode
+from bubbot.runtime.models import SessionModels
 from bubbot.tape.fact import Cited
-from bubbot.tool import INSIDE, CommandHelp, EffectKind, HelpTopic, Tool
+from bubbot.tool import INSIDE, CommandHelp, HelpTopic, Tool
 
 MAX_TASK_CHARS = 20_000
 """Characters of a task at most."""
@@ -111,14 +114,7 @@ class SubTaskCommands:
     )
     async def run(self, caller: Caller, args: RunTaskArgs) -> SubTaskAnswer:
         """Give a sub-task to an assistant that sees only the task, and return its result. Several calls run at the same time."""
-        available = self._service.available_tools(caller.required_turn)
-        if args.tools is None:
-            tools = [tool for tool in available.values() if tool.effect.kind is EffectKind.READ]
-        else:
-            if unknown := [name for name in args.tools if name not in available]:
-                names = ", ".join(dict.fromkeys(tool.name for tool in available.values()))
-                raise CommandRefused("agent_no_tool" if names else "agent_no_tools", name=unknown[0], names=names)
-            tools = [available[name] for name in args.tools]
+        tools = choose_tools(self._service.available_tools(caller.required_turn), args.tools)
         ended = await self._service.run(
             caller.required_turn, args.task, tools, name=args.name, mode=args.mode, steps=args.steps, tokens=args.budget
         )
@@ -152,11 +148,26 @@ def _answer(ended: Cited[AgentEnded], caller: Caller) -> SubTaskAnswer:
     return answer
 
 
-def agent_tools(service: SubTaskService) -> list[Tool]:
-    """Build the tools."""
-    commands, timeout = SubTaskCommands(service), service.settings.timeout
+def agent_tools(service: SubTaskService, models: SessionModels) -> list[Tool]:
+    """Build the tools; `models` are those that branches may be asked of."""
+    commands, branches, timeout = SubTaskCommands(service), BranchCommands(service, models), service.settings.timeout
     options: dict[str, dict[str, Any]] = {
         "agent_run": {"is_parallel": True, "timeout": timeout},
         "agent_fork": {"timeout": timeout},
+        "branch_ask": {"timeout": timeout * (MAX_BRANCHES + 1)},
     }
-    return make_tools(SubTaskCommands, lambda: commands, **options)
+    return [
+        *make_tools(SubTaskCommands, lambda: commands, **options),
+        *make_tools(BranchCommands, lambda: branches, **options),
+    ]
+
+
+COMMANDS = make_group(
+    "branch",
+    BranchCommands,
+    None,
+    "Compare the branches of a question that was asked in several side by side: answers, models, tokens, cost, tools, and "
+    "what each was shown. Read-only; works while the bot runs.",
+    section="Look",
+    help_line="compare the branches of a question",
+)

@@ -1,18 +1,20 @@
-"""The feature: sub-tasks in forks of a turn's tape."""
+"""The feature: sub-tasks and branches in forks of a turn's tape."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bubbot.feature import Feature, Kernel
+from bubbot.feature import Feature
 from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import SubTask, keep_token_limit
+from bubbot.formatting import clean
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn
+from bubbot.runtime.context.quoting import escape_tags
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.settings.loader import Settings
+from bubbot.runtime.models import SessionModels
 from bubbot.tool import Tool
 
 SUBTASK_PROMPT = (
@@ -21,25 +23,30 @@ SUBTASK_PROMPT = (
     "task, say why."
 )
 
-
-def create(kernel: Kernel, settings: Settings) -> Feature:
-    """Build the feature under these settings; a reload builds it again."""
-    return agents_feature(settings.section(AgentsSettings), kernel.list_tools, kernel.strategies)
+BRANCH_PROMPT = "The person who asks wants the next answer like this: {prompt}"
 
 
 def agents_feature(
-    settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
+    settings: AgentsSettings,
+    list_tools: Callable[[], Sequence[Tool]],
+    strategies: ContextStrategies,
+    models: SessionModels,
 ) -> Feature:
-    """Build the record."""
+    """Build the record. `models` are those that branches may be asked of."""
     return Feature(
         name="agents",
-        tools=agent_tools(SubTaskService(settings, list_tools, strategies)),
+        tools=agent_tools(SubTaskService(settings, list_tools, strategies), models),
         prompt=(describe_subtask,),
         around_model=(keep_token_limit,),
     )
 
 
 async def describe_subtask(turn: Turn, traits: ModelTraits) -> str:
-    """Tell the model of a sub-task with a window of its own for whom it works."""
+    """Tell the model of a sub-task with a window of its own for whom it works, and that of a branch its instruction."""
     task = turn.find_metadata(SubTask)
-    return SUBTASK_PROMPT if task is not None and task.order.has_own_window else ""
+    if task is None:
+        return ""
+    if task.order.branch is not None:
+        prompt = task.order.branch.alternative.prompt
+        return BRANCH_PROMPT.format(prompt=escape_tags(clean(prompt))) if prompt else ""
+    return SUBTASK_PROMPT if task.order.has_own_window else ""

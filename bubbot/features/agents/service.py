@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Literal
 
 from msgspec import UNSET
 
@@ -19,23 +20,33 @@ from bubbot.errors import (
     StoreError,
     TapeConflict,
 )
-from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
-from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
+from bubbot.features.agents.facts import AgentEnded, AgentStarted, BranchEffect, BranchEnded, TaskUsage
+from bubbot.features.agents.record import MAX_EVENTS, AttemptsView, find_cut_off, find_finished
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.agents.task import RUN_TOOL, MergeMode, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
+from bubbot.features.agents.task import (
+    RUN_TOOL,
+    BranchOrder,
+    MergeMode,
+    RunningTasks,
+    SubTask,
+    TaskBudgetExceeded,
+    TaskOrder,
+)
 from bubbot.formatting import clean
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import detach_step
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.effects import EFFECT_BEGIN, find_record
+from bubbot.runtime.model_choice import TurnModel
 from bubbot.runtime.tool_list import unwrap_call
-from bubbot.runtime.turns import read_calls
+from bubbot.runtime.turns import TurnRecord, read_calls
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import TapeEntry, thaw
-from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.entry import Kind, TapeEntry, text_field, thaw
+from bubbot.tape.events import STEP_EVENT, EffectBegin, EffectEnd
 from bubbot.tape.fact import Cited
 from bubbot.tape.fork import ForkedTape
+from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 from bubbot.tool import EffectKind, Tool
 
@@ -75,14 +86,19 @@ class SubTaskService:
         steps: int | None = None,
         tokens: int | None = None,
         has_own_window: bool = True,
+        branch: BranchOrder | None = None,
     ) -> Cited[AgentEnded]:
         """Run a sub-task; return how it ended, as the tape of the turn has it.
 
         Its limits are within the settings, and within those of a sub-task that orders it. One that an interrupted attempt
         of this turn has finished already is not run again.
 
+        Args:
+            branch: its place among the branches of a question; it has its own time limit then.
+
         Raises:
             CommandRefused: a sub-task here can have none of its own.
+            TimeoutError: the branch took too long; it was stopped, and its end is recorded.
         """
         depth, settings, parent = _depth(turn) + 1, self.settings, turn.find_metadata(SubTask)
         if depth > settings.max_depth:
@@ -96,9 +112,9 @@ class SubTaskService:
             min(tokens or max_tokens, max_tokens),
             mode,
             has_own_window,
+            branch,
         )
-        tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(settings.max_parallel))
-        assert isinstance(tasks, RunningTasks)
+        tasks = self.find_tasks(turn)
         task = SubTask(order, depth, parent, turn.call_id)
         ended = await self._take_up(turn, task, tasks)
         if ended is not None:
@@ -107,7 +123,14 @@ class SubTaskService:
             if any(tool.effect.kind is not EffectKind.READ for tool in tools):
                 await stack.enter_async_context(tasks.writer(turn.tape.id))
             await stack.enter_async_context(tasks.places(depth))
+            if branch is not None:
+                await stack.enter_async_context(asyncio.timeout(settings.timeout))
             return Cited.of(AgentEnded, await self._run(turn, task))
+
+    def find_tasks(self, turn: Turn) -> RunningTasks:
+        """Return what the sub-tasks of a turn share."""
+        tasks: RunningTasks = turn.metadata.setdefault(RunningTasks, RunningTasks(self.settings.max_parallel))
+        return tasks
 
     async def _take_up(self, turn: Turn, task: SubTask, tasks: RunningTasks) -> Cited[AgentEnded] | None:
         """Find what an interrupted attempt of this turn has done: its end, or the fork whose calls it continues."""
@@ -138,25 +161,27 @@ class SubTaskService:
                 message_ids=[stored[-1].id],
                 allowed_tools=order.tools,
                 max_steps=order.steps,
-                metadata=[task],
+                metadata=[task, *_model_of(order)],
             )
             status, text = await _answer(child, turn.result_texts)
         except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open
-            await self._close(fork, task, "stopped", turn.result_texts.say("agent_stopped"))
+            await self._close(turn, fork, task, "stopped", turn.result_texts.say("agent_stopped"))
             raise
-        return await self._close(fork, task, status, text)
+        return await self._close(turn, fork, task, status, text)
 
     @uninterrupted
-    async def _close(self, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
+    async def _close(self, turn: Turn, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
         """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
+        attempts = await _read_attempts(turn, task)
         has_effects = any(entry.name == EFFECT_BEGIN for entry in fork.delta) or any(
             tool.effect.kind is not EffectKind.READ and tool.name != RUN_TOOL
             for _, tool in self._list_calls(fork, task)
         )
         if task.order.mode == "result" and not has_effects and status == "answered":
             return await self._close_with_result(fork, task, status, text)
-        end = self._end(fork, task, status, text, [[fork.base + 1, await fork.head() + 1]])
-        await fork.append([end])
+        count = 1 if task.order.branch is None else 2
+        spans = [[fork.base + 1, await fork.head() + count]]
+        await fork.append(self._ends(fork, task, status, text, entries=spans, attempts=attempts))
         try:
             return (await fork.merge()).delta[-1]
         except TapeConflict as error:  # another sub-task wrote other content under one of its keys
@@ -164,18 +189,32 @@ class SubTaskService:
 
     async def _close_with_result(self, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
         steps = [await self._detach(entry, fork, task) for entry in fork.delta if entry.name == STEP_EVENT]
-        return (await fork.merge_instead([*steps, self._end(fork, task, status, text, [])])).delta[-1]
+        return (await fork.merge_instead([*steps, *self._ends(fork, task, status, text)])).delta[-1]
 
     async def _detach(self, step: TapeEntry, fork: ForkedTape, task: SubTask) -> TapeEntry:
         """Build the step of a discarded sub-task as a call with a purpose: its request and what it cost stay facts (T13)."""
         data = await detach_step(thaw(step.data), fork, strategies=self._strategies)
         return make.event(STEP_EVENT, {"purpose": f"agent:{task.order.name}", **data})
 
-    def _end(
-        self, fork: ForkedTape, task: SubTask, status: str, text: str, entries: Sequence[Sequence[int]]
-    ) -> TapeEntry:
-        """Build the event of an end; `entries` are the id ranges that the sub-task leaves, none for its result alone."""
-        return AgentEnded(
+    def _ends(
+        self,
+        fork: ForkedTape,
+        task: SubTask,
+        status: str,
+        text: str,
+        *,
+        entries: Sequence[Sequence[int]] = (),
+        attempts: Sequence[TapeEntry] = (),
+    ) -> list[TapeEntry]:
+        """Build the events of an end, `agent/ended` last.
+
+        Args:
+            entries: the id ranges that the sub-task leaves, none for its result alone.
+            attempts: what interrupted attempts at it did outside.
+        """
+        usage = TaskUsage(task.input_tokens, task.output_tokens)
+        tools = tuple([tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id])
+        ended = AgentEnded(
             fork=fork.id,
             name=task.order.name,
             order=task.order.digest,
@@ -184,16 +223,86 @@ class SubTaskService:
             entries=entries,
             result=text,
             steps=task.steps,
-            tools=tuple([tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id]),
-            usage=TaskUsage(task.input_tokens, task.output_tokens),
+            tools=tools,
+            usage=usage,
             call_id=task.call or UNSET,
-        ).to_entry()
+        )
+        if (branch := task.order.branch) is None:
+            return [ended.to_entry()]
+        record = TurnRecord.of(fork.delta)
+        models = [step.model for step in record.steps if step.fork == fork.id and step.model]
+        end_of_branch = BranchEnded(
+            group=branch.group,
+            number=branch.number,
+            fork=fork.id,
+            alternative=branch.alternative,
+            status=status,
+            entries=entries,
+            models=tuple(dict.fromkeys(models)),
+            steps=task.steps,
+            tools=tools,
+            usage=usage,
+            cost=record.cost,
+            effects=list_effects(
+                [*attempts, *(fork.delta if entries else ())],
+                {fork.id, *(text_field(entry.meta, "fork") for entry in attempts)},
+            ),
+        )
+        return [end_of_branch.to_entry(), ended.to_entry()]
 
     def _list_calls(self, fork: ForkedTape, task: SubTask) -> list[tuple[str, Tool]]:
         """List the tools that it called, in order, each with the fork that called it: that of the sub-task, or one of that."""
         tools = {name: tool for tool in self._list_tools() if tool.name in task.order.tools for name in tool.names}
         calls = [(entry.meta["fork"], unwrap_call(call).name) for entry in fork.delta for call in read_calls(entry)]
         return [(writer, tools[name]) for writer, name in calls if name in tools]
+
+
+def choose_tools(available: Mapping[str, Tool], names: Sequence[str] | None) -> list[Tool]:
+    """Choose tools by their names; None: all that only read. Raise `CommandRefused` if one is not available."""
+    if names is None:
+        return [tool for tool in available.values() if tool.effect.kind is EffectKind.READ]
+    if unknown := [name for name in names if name not in available]:
+        known = ", ".join(dict.fromkeys(tool.name for tool in available.values()))
+        raise CommandRefused("agent_no_tool" if known else "agent_no_tools", name=unknown[0], names=known)
+    return [available[name] for name in names]
+
+
+def list_effects(entries: Sequence[TapeEntry], forks: Collection[str]) -> tuple[BranchEffect, ...]:
+    """List what these forks and their forks did outside, in order; what ran again under its key is one effect."""
+    begun: dict[int, EffectBegin] = {}
+    waiting: dict[tuple[str, str], list[int]] = {}
+    ended: dict[int, Literal["ok", "error"]] = {}
+    for entry in entries:
+        fork = text_field(entry.meta, "fork")
+        if not any(f"{fork}/".startswith(f"{each}/") for each in forks):
+            continue
+        if entry.name in EffectBegin.EVENTS and (begin := EffectBegin.try_of(entry)):
+            for number in [number for number, each in begun.items() if begin.key and each.key == begin.key]:
+                del begun[number]
+            begun[entry.id] = begin
+            waiting.setdefault((fork, begin.call), []).append(entry.id)
+        end = EffectEnd.try_of(entry) if entry.name in EffectEnd.EVENTS else None
+        if end is not None and (begins := waiting.get((fork, end.call))):  # models reuse ids
+            ended[begins.pop(0)] = "ok" if end.status == "ok" else "error"
+    return tuple(BranchEffect(number, begin.tool, ended.get(number, "unknown")) for number, begin in begun.items())
+
+
+async def _read_attempts(turn: Turn, task: SubTask) -> list[TapeEntry]:
+    """Read what interrupted attempts at a branch did outside: it is answered with their results."""
+    if not task.attempt or task.order.branch is None:
+        return []
+    names = (*AgentStarted.EVENTS, *EffectBegin.EVENTS, *EffectEnd.EVENTS)
+    query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_EVENTS)
+    entries = (await turn.tape.fetch([query]))[0][::-1]
+    starts = [AgentStarted.try_of(entry) for entry in entries if entry.name in AgentStarted.EVENTS]
+    forks = {start.fork for start in starts if start and start.order == task.order.digest}
+    return [entry for entry in entries if text_field(entry.meta, "fork") in forks]
+
+
+def _model_of(order: TaskOrder) -> list[TurnModel]:
+    """Return the model that a branch was asked for; nothing if it is that of the conversation."""
+    model = order.branch.alternative.model if order.branch else UNSET
+    return [TurnModel(model)] if isinstance(model, str) else []
 
 
 def _depth(turn: Turn) -> int:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from bubbot.errors import ModelError
+from bubbot.features.agents.facts import Alternative
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -32,6 +33,20 @@ class TaskBudgetExceeded(ModelError):
         self.left, self.limit, self.needed = left, limit, needed
 
 
+class BranchOrder(Struct, frozen=True):
+    """The place of a sub-task among the branches of a question.
+
+    Attributes:
+        group: that of the question.
+        number: its number, from 1.
+        alternative: who answers in it.
+    """
+
+    group: str
+    number: int
+    alternative: Alternative
+
+
 class TaskOrder(Struct, frozen=True):
     """What a sub-task is asked for.
 
@@ -42,6 +57,7 @@ class TaskOrder(Struct, frozen=True):
         tokens: tokens that it may read and write.
         mode: what it leaves on the tape.
         has_own_window: it begins with an empty window; otherwise with that of its turn.
+        branch: its place among the branches of a question; None for another sub-task.
     """
 
     text: str
@@ -51,11 +67,15 @@ class TaskOrder(Struct, frozen=True):
     tokens: int
     mode: MergeMode
     has_own_window: bool = True
+    branch: BranchOrder | None = None
 
     @property
     def digest(self) -> str:
         """Digest of all that decides what it does: equal orders are the same task."""
-        parts = [self.text, self.name, sorted(self.tools), self.steps, self.tokens, self.mode, self.has_own_window]
+        parts: list[object] = [self.text, self.name, sorted(self.tools), self.steps, self.tokens, self.mode]
+        parts.append(self.has_own_window)
+        if self.branch is not None:
+            parts += [self.branch.group, self.branch.number, to_builtins(self.branch.alternative)]
         return sha256(canonical({"order": parts}).encode()).hexdigest()[:32]
 
 
@@ -118,10 +138,12 @@ class RunningTasks:
 
     Attributes:
         answered: the forks of interrupted attempts that have answered an order, or are continued by one.
+        questions: how many questions were asked in branches so far.
     """
 
     def __init__(self, max_parallel: int) -> None:
         self.answered: set[str] = set()
+        self.questions = 0
         self._max_parallel = max_parallel
         self._places: dict[int, asyncio.Semaphore] = {}
         self._writers: dict[str, asyncio.Lock] = {}

@@ -48,6 +48,9 @@ _LEAD = 60
 _NAMES = (SEARCH_TOOL, SEARCH_TOOL.replace(".", "_"))
 ECHOES = frozenset(
     {
+        "branch.ask",
+        "branch.choose",
+        "branch.list",
         SEARCH_TOOL,
         "tape.anchors",
         "tape.around",

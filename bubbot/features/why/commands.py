@@ -16,7 +16,7 @@ from bubbot.errors import CommandRefused, ConfigError, EntryNotFound
 from bubbot.features.why.foreign import ForeignEntry, read_foreign
 from bubbot.features.why.formats import CheckedCall, find_checks, format_explanation
 from bubbot.features.why.lineage import Lineage, check_citations, read_step_lineage
-from bubbot.features.why.view import find_explained
+from bubbot.features.why.view import find_explained, find_original
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import read_session
 from bubbot.ports.turn import Turn
@@ -27,7 +27,7 @@ from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord
 from bubbot.shell_command import DEFAULT_SESSION, EXIT_NO_ANSWER, Argument
 from bubbot.tape.entry import JsonObject, text_field
-from bubbot.tape.handle import TapeHandle
+from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, source_of
 from bubbot.texts import Texts
 from bubbot.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic
@@ -146,6 +146,8 @@ class WhyResult(Struct, frozen=True):
         calls: the calls that needed more than a look at what their tools declare, in order.
         lineage: where the window of the last step comes from; None if there was none.
         foreign: the entries that made its words foreign, the most foreign first.
+        original: the ranges of what wrote the answer, if that is a copy: a branch that was chosen. The steps, calls and foreign
+            entries are those of it.
     """
 
     session: str
@@ -159,6 +161,7 @@ class WhyResult(Struct, frozen=True):
     calls: tuple[CallCheck, ...] = ()
     lineage: Lineage | None = None
     foreign: tuple[ForeignEntry, ...] = ()
+    original: tuple[tuple[int, ...], ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -220,7 +223,13 @@ class WhyCommands:
         if isinstance(args, WhyArgs):
             tape, session, trace = caller.required_turn.tape, caller.required_turn.session, args.turn.strip()
             record = await find_explained(tape, trace)
-            if record is not None and args.request and (step := _find_requested(record)) is not None:
+            writer = None if record is None else await find_original(tape, record) or record
+            if (
+                record is not None
+                and writer is not None
+                and args.request
+                and (step := _find_requested(writer)) is not None
+            ):
                 text = await self._format_request(caller.required_turn, step, caller.texts)
                 return WhyAnswer(session, record.id, text=text)
             return await self._explain(caller, tape, session, trace, record)
@@ -236,13 +245,15 @@ class WhyCommands:
             raise EntryNotFound(caller.texts.say("why_unknown", trace=trace))
         if record is None:
             return WhyResult(session)
-        lineage, foreign = await read_step_lineage(tape, record), await read_foreign(tape, record)
+        original = await find_original(tape, record)
+        writer = original or record
+        lineage, foreign = await read_step_lineage(tape, writer), await read_foreign(tape, writer)
         is_in_chat = caller.turn is not None
-        names = {name: await read_session(tape, name) for step in record.steps for name, _ in step.shown_elsewhere}
+        names = {name: await read_session(tape, name) for step in writer.steps for name, _ in step.shown_elsewhere}
         find_heads = None if caller.turn is None else partial(self._find_heads, caller.turn)
         citations = await check_citations(tape, lineage, find_heads)
         text = format_explanation(
-            record, caller.texts, lineage, foreign, names, citations=citations, with_hint=is_in_chat
+            record, caller.texts, lineage, foreign, names, citations=citations, original=original, with_hint=is_in_chat
         )
         if self._page and is_in_chat and caller.has_power:
             # Without a token: the answer goes onto the tape, and through the platform.
@@ -255,11 +266,12 @@ class WhyCommands:
             record.entries[0].id,
             record.entries[-1].id,
             record.answer.id if record.answer else None,
-            tuple(map(StepLine.of, record.steps)),
+            tuple(map(StepLine.of, writer.steps)),
             tuple([ToolRun(entry, call.name) for entry, call in record.calls]),
-            tuple(CallCheck.of(entry, call) for entry, call in find_checks(record)),
+            tuple(CallCheck.of(entry, call) for entry, call in find_checks(writer)),
             lineage,
             foreign,
+            () if original is None else tuple(spans_of([entry.id for entry in original.entries])),
             text=text,
         )
 

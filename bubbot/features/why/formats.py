@@ -32,6 +32,7 @@ def format_explanation(
     names: Mapping[str, str] = MappingProxyType({}),
     *,
     citations: Citations = NO_CITATIONS,
+    original: TurnRecord | None = None,
     with_hint: bool = True,
 ) -> str:
     """Format what is known of a turn.
@@ -42,19 +43,23 @@ def format_explanation(
         foreign: the entries that made its words foreign.
         names: the sessions of other tapes, by tape.
         citations: what became of the entries of other tapes that the window's summaries rest on.
+        original: what wrote its answer, if that is a copy.
         with_hint: end with the command that prints the request.
     """
     answer = texts.say("why_answer", entry=turn.answer.id) if turn.answer else texts.say("why_no_answer")
     status, first, last = texts.status(turn.status), turn.entries[0].id, turn.entries[-1].id
     lines = [texts.say("why_turn", turn=turn.id, first=first, last=last, status=status, answer=answer)]
-    for step in turn.steps:
+    if original is not None:
+        lines.append(_format_copy(original, texts))
+    steps = (original or turn).steps
+    for step in steps:
         lines += _format_step(step, texts, names)
     lines += _format_quotations(turn, texts)
     if lineage is not None:
         lines += _format_lineage(lineage, citations, texts)
     lines += [_format_foreign(each, texts) for each in foreign]
     lines += [texts.say("why_tool", name=call.name, entry=entry_id) for entry_id, call in turn.calls]
-    lines += [format_check(check, texts) for _, check in find_checks(turn)]
+    lines += [format_check(check, texts) for _, check in find_checks(original or turn)]
     lines += [
         texts.say(
             "why_error",
@@ -64,9 +69,16 @@ def format_explanation(
         )
         for error in turn.errors
     ]
-    if turn.steps and with_hint:
+    if steps and with_hint:
         lines.append(texts.say("why_hint"))
     return "\n".join(lines)
+
+
+def _format_copy(original: TurnRecord, texts: Texts) -> str:
+    """Say where the original of a copied answer stands."""
+    first, last = original.entries[0], original.entries[-1]
+    label = text_field(first.meta, "origin") or texts.say("none")
+    return texts.say("why_copy", first=first.id, last=last.id, origin=label, turn=original.id)
 
 
 def _format_foreign(each: ForeignEntry, texts: Texts) -> str:

@@ -557,6 +557,8 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 
 BUILT = (
+    "branch_mark_",
+    "branch_effect_",
     "trace_file_",
     "trace_origin_",
     "panel.",
