@@ -35,14 +35,19 @@ class SessionModels:
         self._loaded: dict[str, Model] = {default.name: default}
 
     async def model_for_turn(self, turn: Turn) -> Model:
-        """Return the model that a turn's message names, else its session's. Raise `ModelUnavailable` if it is gone."""
+        """Return the model that a turn's message names, else its agent's, else its session's.
+
+        Raise `ModelUnavailable` if it is gone.
+        """
         named = [accepted.inbound.model for accepted in turn.inbounds if accepted.inbound.model]
-        if not named:
+        name = named[0] if named else turn.agent.model
+        if not name:
             return await self.model_for_tape(turn.tape)
         try:
-            return self.get_model(named[0])
+            return self.get_model(name)
         except ConfigError as error:
-            raise ModelUnavailable(f"this message is for the model {named[0]}: {error}") from error
+            whose = "this message is for" if named else f"[agents.{turn.agent.name}] names"
+            raise ModelUnavailable(f"{whose} the model {name}: {error}") from error
 
     async def model_for_tape(self, tape: TapeHandle) -> Model:
         """Return the model of the session with this tape."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -11,9 +12,14 @@ from bubbot.command import Caller, command, make_tools
 from bubbot.errors import CommandRefused, ToolFailed
 from bubbot.features.agents.facts import AgentEnded
 from bubbot.features.agents.service import SubTaskService
+from bubbot.features.agents.settings import AgentSettings
 from bubbot.features.agents.task import RUN_TOOL, MergeMode
+from bubbot.ports.agents import Agent, speaker_name
+from bubbot.ports.model import NANOS_PER_USD
+from bubbot.ports.turn import Turn
+from bubbot.ports.usage import SpentTotal
 from bubbot.tape.fact import Cited
-from bubbot.tool import INSIDE, CommandHelp, EffectKind, HelpTopic, Tool
+from bubbot.tool import INSIDE, READS_OWN, CommandHelp, EffectKind, HelpTopic, Tool
 
 MAX_TASK_CHARS = 20_000
 """Characters of a task at most."""
@@ -43,6 +49,7 @@ class RunTaskArgs(Args, frozen=True):
         MergeMode,
         Meta(description="delta keeps all that it did; result keeps only its result, unless it changed something"),
     ] = "delta"
+    agent: Annotated[str, Meta(description="the agent that shall do it, by name; default: you yourself")] = ""
 
 
 class AskAsideArgs(Args, frozen=True):
@@ -90,11 +97,78 @@ class SubTaskAnswer(Struct, frozen=True):
         )
 
 
+class AgentInfo(Struct, frozen=True, kw_only=True):
+    """An agent as people in a chat see it.
+
+    Attributes:
+        name: as `@name` calls it; `bot` for the bot itself.
+        title: the name that people see.
+        about: what it is for.
+        model: the model that it asks; empty for that of the chat.
+        tools: the tools that it may call at most; None: all that the person may.
+        memory: its memory view; empty for that of the chat.
+        lives_here: it has a place in this chat.
+        answers_here: it answers messages that call nobody.
+        tokens: those of this month, in all chats; None if unknown.
+        cost_usd: what they cost; None if unknown.
+    """
+
+    name: str
+    title: str
+    about: str
+    model: str
+    tools: tuple[str, ...] | None
+    memory: str
+    lives_here: bool
+    answers_here: bool
+    tokens: int | None
+    cost_usd: float | None
+
+    def describe(self, caller: Caller) -> str:
+        """Write a line."""
+        texts = caller.result_texts
+        parts = [texts.say("AgentInfo", name=self.name, title=self.title)]
+        parts += [self.about] if self.about else []
+        parts += [texts.say("agent_answers_here")] if self.answers_here else []
+        parts += [texts.say("agent_model", model=self.model)] if self.model else []
+        if self.tools is not None:
+            parts.append(
+                texts.say("agent_tools", names=", ".join(self.tools)) if self.tools else texts.say("agent_toolless")
+            )
+        parts += [texts.say("agent_memory", name=self.memory)] if self.memory else []
+        parts += [texts.say("agent_used", tokens=self.tokens)] if self.tokens else []
+        return "; ".join(parts)
+
+
+class AgentList(Struct, frozen=True):
+    """The agents that may be called in a chat, the bot itself first."""
+
+    agents: tuple[AgentInfo, ...]
+
+    def describe(self, caller: Caller) -> str:
+        """Write a line for each, and how to call one."""
+        texts = caller.result_texts
+        if len(self.agents) == 1:
+            return texts.say("agents_only_bot")
+        return "\n".join([texts.say("agents_head"), *(f"- {each.describe(caller)}" for each in self.agents)])
+
+
+FindSpent: TypeAlias = Callable[[str, str], SpentTotal | None]
+"""Return what an agent spent in a month; None if nobody counts."""
+
+
+def spent_nothing(agent: str, month: str) -> SpentTotal | None:
+    """Return None, for a bot without budgets."""
+    return None
+
+
 class SubTaskCommands:
     """The commands about sub-tasks. A call that is cancelled ends its sub-task."""
 
-    def __init__(self, service: SubTaskService) -> None:
+    def __init__(self, service: SubTaskService, spent: FindSpent = spent_nothing) -> None:
+        """`spent` returns what an agent spent in a month."""
         self._service = service
+        self._spent = spent
 
     @command(
         "agent run",
@@ -111,7 +185,10 @@ class SubTaskCommands:
     )
     async def run(self, caller: Caller, args: RunTaskArgs) -> SubTaskAnswer:
         """Give a sub-task to an assistant that sees only the task, and return its result. Several calls run at the same time."""
+        agent, name = self._find_agent(caller, args)
         available = self._service.available_tools(caller.required_turn)
+        if agent is not None and agent.tools is not None:
+            available = {name: tool for name, tool in available.items() if tool.name in agent.tools}
         if args.tools is None:
             tools = [tool for tool in available.values() if tool.effect.kind is EffectKind.READ]
         else:
@@ -120,9 +197,63 @@ class SubTaskCommands:
                 raise CommandRefused("agent_no_tool" if names else "agent_no_tools", name=unknown[0], names=names)
             tools = [available[name] for name in args.tools]
         ended = await self._service.run(
-            caller.required_turn, args.task, tools, name=args.name, mode=args.mode, steps=args.steps, tokens=args.budget
+            caller.required_turn,
+            args.task,
+            tools,
+            name=name,
+            mode=args.mode,
+            steps=args.steps,
+            tokens=args.budget,
+            agent="" if agent is None else agent.name,
         )
         return _answer(ended, caller)
+
+    def _find_agent(self, caller: Caller, args: RunTaskArgs) -> tuple[Agent | None, str]:
+        """Return the agent that gets an order, if it is for one, and the label of the order."""
+        agents, session = self._service.agents, caller.required_turn.session
+        names = agents.list_callable(session)
+        if not args.agent:
+            if args.name in agents.settings.named:  # its entries would look like those of the agent
+                raise CommandRefused("agent_label_taken", name=args.name)
+            return None, args.name
+        if args.agent not in names:
+            raise CommandRefused("agent_unknown" if names else "agent_none", name=args.agent, names=", ".join(names))
+        return agents.make(args.agent), args.agent
+
+    @command(
+        "agent list",
+        chat=("agent.list", "agents"),
+        in_shell=False,
+        effect=READS_OWN,
+        writes=False,
+        for_model=True,
+        help=CommandHelp(HelpTopic.TALK, "List the agents that answer here", (",agents",)),
+    )
+    async def list_agents(self, caller: Caller) -> AgentList:
+        """List the agents that may be called in this chat: what each is for, what it may and what it has used this month."""
+        turn, agents = caller.required_turn, self._service.agents
+        living, default = await agents.find_living(turn.tape), await agents.find_default(turn.tape)
+        rows = [self._describe(turn, name, living, default) for name in ("", *agents.list_callable(turn.session))]
+        return AgentList(tuple(rows))
+
+    def _describe(self, turn: Turn, name: str, living: Collection[str], default: str) -> AgentInfo:
+        """Describe an agent; what it used is that of all chats only for who may know them."""
+        agents = self._service.agents
+        agent = agents.make(name)
+        settings = agents.settings.named.get(name, AgentSettings())
+        spent = self._spent(name, f"{turn.now().astimezone(turn.zone):%Y-%m}") if name else None
+        return AgentInfo(
+            name=speaker_name(name),
+            title=agent.title,
+            about=settings.about,
+            model=agent.model,
+            tools=None if agent.tools is None else tuple(sorted(agent.tools)),
+            memory=agent.memory,
+            lives_here=name in living,
+            answers_here=name == default,
+            tokens=spent.tokens if spent is not None else None,
+            cost_usd=spent.cost_nanousd / NANOS_PER_USD if spent is not None else None,
+        )
 
     @command(
         "agent fork",
@@ -152,9 +283,9 @@ def _answer(ended: Cited[AgentEnded], caller: Caller) -> SubTaskAnswer:
     return answer
 
 
-def agent_tools(service: SubTaskService) -> list[Tool]:
+def agent_tools(service: SubTaskService, spent: FindSpent = spent_nothing) -> list[Tool]:
     """Build the tools."""
-    commands, timeout = SubTaskCommands(service), service.settings.timeout
+    commands, timeout = SubTaskCommands(service, spent), service.settings.timeout
     options: dict[str, dict[str, Any]] = {
         "agent_run": {"is_parallel": True, "timeout": timeout},
         "agent_fork": {"timeout": timeout},

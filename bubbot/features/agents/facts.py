@@ -69,4 +69,15 @@ class AgentEnded(Fact):
         return self.status == "answered"
 
 
-FACTS: tuple[type[Fact], ...] = (AgentStarted, AgentEnded)
+class AgentJoined(Fact):
+    """An agent was called in a chat for the first time, and lives there from now on.
+
+    Attributes:
+        agent: its name, as the settings have it.
+    """
+
+    EVENTS = ("agent/joined",)
+    agent: str
+
+
+FACTS: tuple[type[Fact], ...] = (AgentStarted, AgentEnded, AgentJoined)

@@ -1,45 +1,35 @@
-"""The feature: sub-tasks in forks of a turn's tape."""
+"""The feature: agents that the settings name, and sub-tasks in forks of a turn's tape."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bubbot.feature import Feature, Kernel
-from bubbot.features.agents.commands import agent_tools
+from bubbot.feature import Feature
+from bubbot.features.agents.calls import AgentCalls
+from bubbot.features.agents.commands import FindSpent, agent_tools, spent_nothing
+from bubbot.features.agents.directory import ConfiguredAgents
+from bubbot.features.agents.prompt import AgentPrompt, describe_subtask
 from bubbot.features.agents.service import SubTaskService
-from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.agents.task import SubTask, keep_token_limit
-from bubbot.ports.model import ModelTraits
-from bubbot.ports.turn import Turn
+from bubbot.features.agents.task import keep_token_limit
+from bubbot.ports.channel import AGENT_ORIGIN
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.settings.loader import Settings
 from bubbot.tool import Tool
-
-SUBTASK_PROMPT = (
-    "You work on one sub-task. Nobody is there to answer questions, and people do not read your messages: your last message "
-    "is the result, which goes to the assistant that ordered it. Put all it needs into that message; if you cannot do the "
-    "task, say why."
-)
-
-
-def create(kernel: Kernel, settings: Settings) -> Feature:
-    """Build the feature under these settings; a reload builds it again."""
-    return agents_feature(settings.section(AgentsSettings), kernel.list_tools, kernel.strategies)
 
 
 def agents_feature(
-    settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
+    agents: ConfiguredAgents,
+    list_tools: Callable[[], Sequence[Tool]],
+    strategies: ContextStrategies,
+    spent: FindSpent = spent_nothing,
 ) -> Feature:
     """Build the record."""
+    calls = AgentCalls(agents)
     return Feature(
         name="agents",
-        tools=agent_tools(SubTaskService(settings, list_tools, strategies)),
-        prompt=(describe_subtask,),
+        tools=agent_tools(SubTaskService(agents, list_tools, strategies), spent),
+        services=(agents,),
+        prompt=(AgentPrompt(agents).describe, describe_subtask),
+        sources={AGENT_ORIGIN: calls},
+        around_turn=(calls.around_turn,),
         around_model=(keep_token_limit,),
     )
-
-
-async def describe_subtask(turn: Turn, traits: ModelTraits) -> str:
-    """Tell the model of a sub-task with a window of its own for whom it works."""
-    task = turn.find_metadata(SubTask)
-    return SUBTASK_PROMPT if task is not None and task.order.has_own_window else ""

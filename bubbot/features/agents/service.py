@@ -19,9 +19,9 @@ from bubbot.errors import (
     StoreError,
     TapeConflict,
 )
+from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
 from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
-from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import RUN_TOOL, MergeMode, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
 from bubbot.formatting import clean
 from bubbot.ports.turn import Turn
@@ -46,10 +46,14 @@ class SubTaskService:
     """Runs sub-tasks of turns."""
 
     def __init__(
-        self, settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
+        self,
+        agents: ConfiguredAgents,
+        list_tools: Callable[[], Sequence[Tool]],
+        strategies: ContextStrategies,
     ) -> None:
-        """Take the limits, all tools, and what rebuilds the requests of a sub-task whose entries are not kept."""
-        self.settings = settings
+        """Take the agents with the limits, all tools, and what rebuilds the requests of a sub-task that is not kept."""
+        self.settings = agents.settings
+        self.agents = agents
         self._strategies = strategies
         self._list_tools = list_tools
 
@@ -75,6 +79,7 @@ class SubTaskService:
         steps: int | None = None,
         tokens: int | None = None,
         has_own_window: bool = True,
+        agent: str = "",
     ) -> Cited[AgentEnded]:
         """Run a sub-task; return how it ended, as the tape of the turn has it.
 
@@ -96,6 +101,7 @@ class SubTaskService:
             min(tokens or max_tokens, max_tokens),
             mode,
             has_own_window,
+            agent,
         )
         tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(settings.max_parallel))
         assert isinstance(tasks, RunningTasks)
@@ -139,6 +145,7 @@ class SubTaskService:
                 allowed_tools=order.tools,
                 max_steps=order.steps,
                 metadata=[task],
+                agent=self.agents.make(order.agent) if order.agent else None,
             )
             status, text = await _answer(child, turn.result_texts)
         except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open

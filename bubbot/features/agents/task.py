@@ -42,6 +42,7 @@ class TaskOrder(Struct, frozen=True):
         tokens: tokens that it may read and write.
         mode: what it leaves on the tape.
         has_own_window: it begins with an empty window; otherwise with that of its turn.
+        agent: the agent that works on it; empty for whoever answers the turn.
     """
 
     text: str
@@ -51,11 +52,13 @@ class TaskOrder(Struct, frozen=True):
     tokens: int
     mode: MergeMode
     has_own_window: bool = True
+    agent: str = ""
 
     @property
     def digest(self) -> str:
         """Digest of all that decides what it does: equal orders are the same task."""
         parts = [self.text, self.name, sorted(self.tools), self.steps, self.tokens, self.mode, self.has_own_window]
+        parts += [self.agent] if self.agent else []  # the digests of earlier versions stay
         return sha256(canonical({"order": parts}).encode()).hexdigest()[:32]
 
 

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from bubbot.errors import AccessError
 from bubbot.formatting import clean_label
+from bubbot.ports.agents import speaker_name, writer_of
 from bubbot.runtime.context.quoting import escape_tags, quote_text
 from bubbot.runtime.context.selectors import EVIDENCE, find_correction, format_sender, is_in_context, text_of
 from bubbot.tape.corrections import Corrections
@@ -65,18 +66,27 @@ def quotable_text(entry: TapeEntry) -> str:
     return "\n".join(part for part in parts if isinstance(part, str) and part.strip())
 
 
-def author_of(entry: TapeEntry) -> str:
-    """Say whose words an entry is, in English."""
+def author_of(entry: TapeEntry, viewer: str | None = None) -> str:
+    """Say whose words an entry is, in English.
+
+    Args:
+        entry: the entry.
+        viewer: the agent that reads it; None for the bot alone.
+    """
     if entry.kind == Kind.ANCHOR:
         return f"handed over at {clean_label(entry.name or '', 100)}"
     if entry.payload.get("role") == "assistant":
-        return "you"
+        writer = writer_of(entry)
+        return "you" if writer == (viewer or "") else f"{speaker_name(writer)} (agent)"
     sender = entry.meta.get("sender")
     return format_sender(sender) if isinstance(sender, Mapping) else "user"
 
 
-def write_quotation(entry: TapeEntry, correction: TapeEntry | None = None) -> str:
-    """Write an entry on one line: its id, date and author, and its words, or those of a correction of it."""
+def write_quotation(entry: TapeEntry, correction: TapeEntry | None = None, viewer: str | None = None) -> str:
+    """Write an entry on one line: its id, date and author, and its words, or those of a correction of it.
+
+    `viewer`: see `author_of`.
+    """
     words = quotable_text(entry)
     data = None if correction is None else find_correction(correction)
     note = ""
@@ -84,7 +94,7 @@ def write_quotation(entry: TapeEntry, correction: TapeEntry | None = None) -> st
         words, note = data["content"], f", corrected in #{correction.id}"
     cut = words if len(words) <= MAX_QUOTED_CHARS else f"{words[: MAX_QUOTED_CHARS - 1]}…"
     date = f"{entry.date[:16].replace('T', ' ')} UTC" if entry.date else "undated"
-    return f"#{entry.id} {date}, {author_of(entry)}{note}: {escape_tags(quote_text(cut))}"
+    return f"#{entry.id} {date}, {author_of(entry, viewer)}{note}: {escape_tags(quote_text(cut))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +165,11 @@ class Evidence:
         """The entries of the tape itself."""
         return tuple(self.tapes[OWN_TAPE].entries.values()) if OWN_TAPE in self.tapes else ()
 
-    def put_beside(self, entries: Sequence[TapeEntry]) -> Sequence[TapeEntry]:
-        """Return the entries with the evidence beside its messages; see `convert_message`."""
+    def put_beside(self, entries: Sequence[TapeEntry], viewer: str | None = None) -> Sequence[TapeEntry]:
+        """Return the entries with the evidence beside its messages; see `convert_message` and, for the viewer, `author_of`."""
         blocks: dict[int, list[tuple[TapeEntry, str]]] = {}
         for fact, quoted in self.facts:
-            if text := self._write(quoted):
+            if text := self._write(quoted, viewer):
                 blocks.setdefault(quoted.message, []).append((fact, text))
         if not blocks:
             return entries
@@ -183,11 +193,11 @@ class Evidence:
             *(found.corrections[number] for number in ids if number in found.corrections),
         ]
 
-    def _write(self, quoted: EvidenceQuoted) -> str:
-        lines = [line for node in quoted.nodes for line in self._write_node(node)]
+    def _write(self, quoted: EvidenceQuoted, viewer: str | None) -> str:
+        lines = [line for node in quoted.nodes for line in self._write_node(node, viewer)]
         return "\n".join([f"[{HEAD}", *lines]) + "]" if lines else ""
 
-    def _write_node(self, node: EvidenceNode) -> Iterator[str]:
+    def _write_node(self, node: EvidenceNode, viewer: str | None) -> Iterator[str]:
         title = clean_label(node.title, MAX_TITLE_CHARS)
         for tape, spans in _parts(node):
             if tape in self.refused:
@@ -196,7 +206,7 @@ class Evidence:
             found, entries = self.tapes[tape], self._list(node, tape, spans)
             if entries:
                 yield f"From {title}:"
-                yield from (write_quotation(entry, found.corrections.get(entry.id)) for entry in entries)
+                yield from (write_quotation(entry, found.corrections.get(entry.id), viewer) for entry in entries)
             if gone := sum(high - low + 1 for low, high in spans) - len(entries):
                 yield f"From {title}: {gone} more {'is' if gone == 1 else 'are'} not there any more."
 

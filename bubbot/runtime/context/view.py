@@ -22,6 +22,7 @@ from bubbot.runtime.context.selectors import (
     is_in_context,
     select_messages,
 )
+from bubbot.runtime.context.speakers import find_viewer, is_own, see_as
 from bubbot.runtime.context.strategy import (
     KERNEL_STRATEGIES,
     ContextInput,
@@ -72,6 +73,7 @@ class ContextView:
             not change the result, so that no record needs them.
         is_repaired: the kernel repairs the strategy's choice; false for requests of earlier versions.
         heads: how far other tapes are read that evidence quotes, by tape; 0: they may not be read.
+        agent: the agent that sees the messages, if several share the tape (empty: the bot itself); None: the bot alone.
 
     Raises:
         ConfigError: the selector names no strategy.
@@ -89,6 +91,7 @@ class ContextView:
     answered: tuple[int, ...] = ()
     is_repaired: bool = True
     heads: Mapping[str, int] = field(default_factory=dict)
+    agent: str | None = None
     strategy: ContextStrategy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -113,6 +116,8 @@ class ContextView:
             data["answered"] = self.answered
         if self.heads:
             data["heads"] = dict(self.heads)
+        if self.agent is not None:
+            data["agent"] = self.agent
         return data | ({"fork": self.fork} if self.fork else {})
 
     @classmethod
@@ -146,6 +151,7 @@ class ContextView:
             answered=tuple(data.get("answered", ())),
             is_repaired=data.get("version", 1) >= REPAIRED_SINCE_VERSION,
             heads=data.get("heads", {}),
+            agent=data.get("agent"),
         )
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -172,7 +178,7 @@ class ContextView:
         """
         if self.budget is None:
             return None
-        entries = [entry for entry in reversed(newest) if entry.is_shown_to(self.fork)]
+        entries = see_as([entry for entry in reversed(newest) if entry.is_shown_to(self.fork)], self.agent)
         return self.strategy.find_floor(entries, self.style, self.budget)
 
     def further_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
@@ -196,7 +202,11 @@ class ContextView:
 
     def find_evidence(self, answers: QueryAnswers) -> list[tuple[TapeEntry, EvidenceQuoted]]:
         """Return the facts of the part that quote entries beside its messages, by the answers to the first queries."""
-        return [found for found in find_evidence(answers[1]) if found[0].is_shown_to(self.fork)]
+        return [found for found in find_evidence(answers[1]) if self.is_for_viewer(found[0])]
+
+    def is_for_viewer(self, fact: TapeEntry) -> bool:
+        """Return true if a fact about the context is one of whoever sees the messages: of this fork, and this agent."""
+        return fact.is_shown_to(self.fork) and is_own(fact, self.agent)
 
     def read_input(
         self, answers: QueryAnswers, evidence: Evidence | None = None
@@ -211,7 +221,9 @@ class ContextView:
         if [True for entry in entries if "fork" in entry.meta]:  # rare: entries of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         if evidence is not None:
-            entries = evidence.put_beside(entries)
+            entries = evidence.put_beside(entries, self.agent)
+        viewer = find_viewer(entries, self.agent)
+        entries, unread = see_as(entries, viewer), see_as(unread, viewer)
         return ContextInput(self._opening(opening), entries, self.style, self.budget, further), unread
 
     def fold(self, answers: QueryAnswers, evidence: Evidence | None = None) -> ModelContext:
@@ -253,6 +265,8 @@ def records_view(step: JsonObject) -> bool:
         return False
     heads = view.get("heads", {})
     if not isinstance(heads, Mapping) or any(type(head) is not int for head in heads.values()):
+        return False
+    if not isinstance(view.get("agent"), str | None):
         return False
     answered = view.get("answered", ())
     if not isinstance(answered, (list, tuple)) or any(type(number) is not int for number in answered):
