@@ -15,8 +15,10 @@ from msgspec import structs
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.reading import head_finder
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.app.turns import find_agents
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature, ReadSession
+from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.facts import SESSION_EVENTS
@@ -436,6 +438,7 @@ async def _bench(
         gate=options.rates,
         around_turn=[around for feature in features for around in feature.around_turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
+        agents=find_agents(features),
     )
     app = AppRuntime({channel.name: line.link}, deps, lambda session: session_service(service, session), group)
     line.open_gate(app, options.texts, activity=show, report=options.report)
@@ -523,7 +526,8 @@ def _parts(
     ]
     features += options.features
     if options.agents is not None:
-        features.append(agents_feature(options.agents, lambda: tuple(found), options.compose.strategies, models))
+        agents = ConfiguredAgents(options.agents, "bubbot", lambda: tuple(found), find_current_topic)
+        features.append(agents_feature(agents, lambda: tuple(found), options.compose.strategies, models))
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,

@@ -22,6 +22,7 @@ from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
+from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.feature import ApprovalsFeature
@@ -62,7 +63,7 @@ from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.session_names import read_session
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.turn import Turn
-from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.ports.usage import AGENT_SCOPE, BUDGET_TAPE, SpentTotal
 from bubbot.runtime.attachments import TakesAttachments
 from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.ports import MemoryText, StrategySources
@@ -324,9 +325,7 @@ class BotFeatures:
                 bot_name=settings.bot.name,
             ),
             "search": lambda: search_feature(find_visits),
-            "agents": lambda: agents_feature(
-                settings.section(AgentsSettings), kernel.list_tools, kernel.strategies, models.sessions
-            ),
+            "agents": lambda: self._build_agents(settings, models),
             "replay": lambda: replay_feature(kernel, self.consents),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
@@ -342,6 +341,21 @@ class BotFeatures:
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
+
+    def _build_agents(self, settings: Settings, models: ModelSet) -> Feature:
+        kernel, budget = self._kernel, self.budget
+        agents = ConfiguredAgents(
+            settings.section(AgentsSettings),
+            settings.bot.name,
+            kernel.list_tools,
+            find_current_topic,
+            kernel.current_session,
+        )
+
+        def find_spent(agent: str, month: str) -> SpentTotal | None:
+            return budget.budget.spent(AGENT_SCOPE, agent, month) if budget else None
+
+        return agents_feature(agents, kernel.list_tools, kernel.strategies, models.sessions, find_spent)
 
     def _build_exports(self, settings: Settings) -> ExportCommands:
         return ExportCommands(

@@ -21,6 +21,7 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.previews import PreviewSink
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.agents import AgentDirectory, OnlyTheBot
 from bubbot.ports.health import HealthReport
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage
@@ -123,8 +124,15 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         notify=services.directory.notify,
         around_turn=[around for feature in features for around in feature.around_turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
+        agents=find_agents(features),
     )
     return deps, toolbox
+
+
+def find_agents(features: Sequence[Feature]) -> AgentDirectory:
+    """Return what knows the agents among the services of the features."""
+    services = (service for feature in features for service in feature.services)
+    return next((service for service in services if isinstance(service, AgentDirectory)), OnlyTheBot())
 
 
 def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFeatures) -> ContextPolicy:

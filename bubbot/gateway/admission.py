@@ -234,7 +234,7 @@ class AdmissionPolicy:
         return None
 
     def _is_addressed(self, inbound: Inbound) -> bool:
-        return inbound.direct or inbound.addressed or self._is_called(inbound)
+        return inbound.direct or inbound.addressed or bool(inbound.agents) or self._is_called(inbound)
 
     def _is_for_bot(self, inbound: Inbound) -> bool:
         respond_to_all = self._settings.respond_to_all | self._space(inbound).respond_to_all

@@ -13,7 +13,7 @@ from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
 from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, InboundGate
 from bubbot.gateway.inbox import Inbox
-from bubbot.gateway.inbox_views import place_of
+from bubbot.gateway.inbox_views import inbound_entry, place_of
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
@@ -275,6 +275,7 @@ async def make_channel_runtime(
         command_prefix=channel.command_prefix if isinstance(channel, HasCommandPrefix) else COMMAND_PREFIX,
         inbox_of=inbox.tape_of,
         outbox_of=outbox.tape_of,
+        inbound_entry=inbound_entry,
     )
     limiter = PersonLimiter(policy.person_limits, now)
     if policy.person_limits != PersonLimits():

@@ -175,7 +175,7 @@ class InboundGate:
         if inbound.origin != HUMAN_ORIGIN or inbound.press is not None:
             # A channel cannot deliver a firing, and only the gate knows which button was pressed.
             inbound = structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)
-        inbound = self._in_home_chat(await self._with_language(inbound))
+        inbound = self._address(self._in_home_chat(await self._with_language(inbound)))
         decision = self._admission.decide(inbound) if self._admission is not None else Respond(Role.OWNER)
         if isinstance(decision, Ignore | OfferPairing):
             await self._turn_away(inbound, decision)
@@ -436,7 +436,8 @@ class InboundGate:
         """Accept an inbound of a client that waits for its result; see `accept`. Clients cannot set an origin or press
         buttons.
         """
-        return await self.accept(self._in_home_chat(structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)))
+        inbound = structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)
+        return await self.accept(self._address(self._in_home_chat(inbound)))
 
     async def accept(
         self,
@@ -550,6 +551,10 @@ class InboundGate:
             return event
         language = await self._inbox.languages.find(event.sender.id)
         return structs.replace(event, sender=structs.replace(event.sender, language=language)) if language else event
+
+    def _address(self, inbound: Inbound) -> Inbound:
+        """Return a message with the agents that it asks. No channel and no client says that."""
+        return self._runtime.deps.agents.address(structs.replace(inbound, agents=(), call=None))
 
     def _in_home_chat(self, event: EventT) -> EventT:
         """Return the event with the chat id with which its session began."""

@@ -32,6 +32,7 @@ from bubbot.gateway.facts import (
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED, OUTBOX_PROJECTION
 from bubbot.ports.channel import (
     OWN_WORDS,
+    AgentCall,
     Attachment,
     BackfillCursor,
     Deletion,
@@ -86,7 +87,7 @@ def inbound_data(inbound: Inbound) -> JsonObject:
     data: dict[str, Any] = {**_storable(inbound), "session": clean(inbound.session)}
     del data["chat_title"]  # for notices only
     # few have them, and every message is stored
-    for name in ("model", "instructions", "press", "is_one_shot", "is_plain_text"):
+    for name in ("model", "instructions", "press", "is_one_shot", "is_plain_text", "agents", "call"):
         if not data[name]:
             del data[name]
     return data
@@ -140,8 +141,8 @@ def _build(kind: type[S], data: JsonObject) -> S:
     return kind(**values)
 
 
-_PARTS: Mapping[str, type[Struct]] = {"sender": Sender, "quote": Quote, "press": PressedButton}
-_LISTS = frozenset({"roles", "emojis"})
+_PARTS: Mapping[str, type[Struct]] = {"sender": Sender, "quote": Quote, "press": PressedButton, "call": AgentCall}
+_LISTS = frozenset({"roles", "emojis", "agents"})
 _CHANGES: Mapping[str, type[Edit | Deletion | Reaction | Inbound]] = {
     kind.__name__.lower(): kind for kind in (Edit, Deletion, Reaction, Inbound)
 }

@@ -150,12 +150,15 @@ class SettingsSection(BaseModel):
     Attributes:
         renamed_keys: the new key by each old one, which still works.
         named_tables: the tables within it that people name, such as `channels.<name>`.
+        table_field: the field that holds the tables which people name directly in the section, as `[agents.NAME]`; empty for
+            none. A validator of the section gathers them there.
         needs_restart: a change takes effect at the next start, not at a reload.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
     renamed_keys: ClassVar[Mapping[str, str]] = MappingProxyType({})
     named_tables: ClassVar[Mapping[str, type[SettingsSection]]] = MappingProxyType({})
+    table_field: ClassVar[str] = ""
     needs_restart: ClassVar[bool] = False
 
     @classmethod
@@ -305,7 +308,12 @@ def _format_error(
     parent: Keys,
     origin: Callable[[Keys], str],
 ) -> str:
-    section, path = _find_section(model, tuple(map(str, item["loc"])))
+    section, found = _find_section(model, tuple(map(str, item["loc"])))
+    path = _as_written(model, found)
+    if found and (field := getattr(section, "table_field", "")) and found[-1] == field:
+        name = (*path, str(item["loc"][len(found)]))
+        expected = describe_expected(item, section.model_fields[found[-1]])
+        return f"{origin(name)}[{'.'.join(name)}] has a name that cannot be used; it must be {expected}."
     if not path or path[-1] in nested_sections(section):  # from a validator of the whole table
         table_path = (*parent, *path)
         return f"{origin(table_path)}[{'.'.join(table_path)}] {item['msg'].removeprefix('Value error, ')}."
@@ -331,6 +339,18 @@ def _find_section(model: type[BaseModel], location: Keys, end: int = 1) -> tuple
         if is_inside and isinstance(inner, type) and issubclass(inner, SettingsSection):
             return _find_section(inner, location, len(deeper))
     return cast("type[SettingsSection]", model), location[:end]
+
+
+def _as_written(model: type[BaseModel], path: Keys) -> Keys:
+    """Return the path of a setting without the fields that gather tables: people do not write them."""
+    written: list[str] = []
+    current: Any = model
+    for key in path:
+        field = current.model_fields.get(key) if hasattr(current, "model_fields") else None
+        if field is None or key != getattr(current, "table_field", ""):
+            written.append(key)
+        current = None if field is None else field.annotation
+    return tuple(written)
 
 
 def _find_value(table: Mapping[str, Any], path: Keys, item: ErrorDetails) -> object:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import ModelCallDenied
 from bubbot.identity import is_id
+from bubbot.ports.agents import THE_BOT, Agent
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
     Button,
@@ -240,6 +241,8 @@ class Turn:
         after_results: called once, in order, with the turn, after the running step's results are on the tape and before
             they are saved.
         parent: the turn whose sub-task it is, if any.
+        agent: who answers it.
+        following: inbounds of the bot itself that follow the turn in its chat; they are accepted with its merge.
     """
 
     id: str
@@ -276,6 +279,8 @@ class Turn:
     copied: list[tuple[str, Sequence[tuple[int, int]]]] = field(default_factory=list)
     after_results: list[Callable[[Turn], Awaitable[None]]] = field(default_factory=list)
     parent: Turn | None = None
+    agent: Agent = THE_BOT
+    following: list[Inbound] = field(default_factory=list)
 
     @property
     def is_subtask(self) -> bool:
@@ -299,6 +304,7 @@ class Turn:
         allowed_tools: frozenset[str] | None = None,
         max_steps: int = 0,
         metadata: Sequence[object] = (),
+        agent: Agent | None = None,
     ) -> Turn:
         """Build the turn of a sub-task on a fork of this turn's tape, with the same person and role, and the same or
         lower limits.
@@ -309,6 +315,7 @@ class Turn:
             allowed_tools: the tools that its model may call, among this turn's; None: the same.
             max_steps: the most model calls; 0: the limit of the settings.
             metadata: values to add to this turn's metadata.
+            agent: who works on it; None: whoever answers this turn.
         """
         if self.allowed_tools is not None:
             allowed_tools = self.allowed_tools if allowed_tools is None else allowed_tools & self.allowed_tools
@@ -328,6 +335,8 @@ class Turn:
             shown=replace(self.shown),
             after_results=[],
             parent=self,
+            agent=self.agent if agent is None else agent,
+            following=[],
             metadata={**self.metadata, **{type(value): value for value in metadata}},
             runs_command=False,
             allowed_tools=allowed_tools,

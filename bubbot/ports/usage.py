@@ -14,15 +14,16 @@ from bubbot.texts import Texts
 BUDGET_TAPE = "bubbot/budget"
 COST, TOKENS = "cost", "tokens"
 
-BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE = (
+BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, AGENT_SCOPE, MODEL_SCOPE = (
     "bot",
     "channel",
     "chat",
     "user",
     "job",
+    "agent",
     "model",
 )
-"""The scopes of a budget: all calls, or those of one channel, chat, person, job or model."""
+"""The scopes of a budget: all calls, or those of one channel, chat, person, job, agent or model."""
 
 
 class BudgetSubject(Struct, frozen=True):
@@ -33,12 +34,14 @@ class BudgetSubject(Struct, frozen=True):
         user: the person, as `channel:id`.
         job: the job that began the turn; empty for none.
         turn: in the session.
+        agent: the agent that answers it; empty for the bot itself.
     """
 
     session: str
     user: str = ""
     job: str = ""
     turn: str = ""
+    agent: str = ""
 
     @property
     def chat(self) -> str:
@@ -87,6 +90,7 @@ class CountedCall(Fact, kw_only=True):
         turn: in the session; empty for a call before a turn.
         user: the person, as `channel:id`.
         job: the job that began the turn.
+        agent: the agent that called; absent for the bot itself, and in earlier versions.
         model: the model.
         day: in the deployment's time zone.
         input_tokens: of the request.
@@ -99,6 +103,7 @@ class CountedCall(Fact, kw_only=True):
     turn: str
     user: str
     job: str | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
     model: str
     day: str
     input_tokens: int
@@ -112,8 +117,8 @@ class CountedCall(Fact, kw_only=True):
 
     @property
     def payer(self) -> BudgetSubject:
-        """The session, person, job and turn of the call."""
-        return BudgetSubject(self.session, self.user, self.job or "", self.turn)
+        """The session, person, job, turn and agent of the call."""
+        return BudgetSubject(self.session, self.user, self.job or "", self.turn, self.agent or "")
 
     @property
     def tokens(self) -> int:
@@ -128,6 +133,7 @@ class CountedCall(Fact, kw_only=True):
             (CHAT_SCOPE, payer.chat),
             (USER_SCOPE, payer.user),
             (JOB_SCOPE, payer.job),
+            (AGENT_SCOPE, payer.agent),
         )
         return [(BOT_SCOPE, ""), *[scope for scope in scopes if scope[1]], (MODEL_SCOPE, self.model)]
 
@@ -207,6 +213,8 @@ def budget_owner_text(texts: Texts, scope: str, name: str) -> str:
             return texts.say("whose_user", name=name)
         case "job":
             return texts.say("whose_job", name=name)
+        case "agent":
+            return texts.say("whose_agent", name=name)
     return texts.say("whose_model", name=name)
 
 

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from bubbot.formatting import clean_label
+from bubbot.ports.agents import Agent
 from bubbot.runtime.thoughts import MARK_HINT, MAX_LINE_CHARS, ThoughtSplitter, has_marks, split_thoughts
 from bubbot.texts import SILENT_MARK
 
@@ -34,6 +36,8 @@ _SILENT_WORD = SILENT_MARK.strip("[]")
 _SILENCE = re.compile(rf"(?:[\[【〔〖⟦]+(?i:{_SILENT_WORD})[\]】〕〗⟧]+|[({{<《「『]{_SILENT_WORD}[)}}>》」』])+")
 _NO_WORD = re.compile(r"[\W_]")
 _LONGEST_SILENCE = 200
+MAX_TITLE_CHARS = 64
+"""Characters of the name before an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,18 @@ class RoutedAnswer:
     empty: bool = False
     content: str = ""
     thoughts: str = ""
+
+
+_BLOCK = re.compile(r"\s*(?:[#>|]|[-*+] |\d+[.)] |`{3}|~{3})")
+"""The beginning of a text in Markdown that has to stand at the beginning of a line."""
+
+
+def label_answer(agent: Agent, text: str) -> str:
+    """Put the name of an agent before its answer, if several live in the chat; an empty text gives the beginning of one."""
+    if not agent.is_among_others:
+        return text
+    name = f"**{clean_label(agent.title, MAX_TITLE_CHARS)}:**"
+    return f"{name}\n\n{text}" if _BLOCK.match(text) else f"{name} {text}"
 
 
 def route_assistant(text: str) -> RoutedAnswer:

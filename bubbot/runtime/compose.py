@@ -349,7 +349,8 @@ class RequestComposer:
         model = await self._models(turn)
         traits = model.traits
         # All requests in a window have the same list of tools; a sub-task may have its own list.
-        tools = self._specs(turn.allowed_tools if turn.is_subtask else None) if traits.tools else ()
+        has_own_tools = turn.is_subtask or turn.agent.tools is not None
+        tools = self._specs(turn.allowed_tools if has_own_tools else None) if traits.tools else ()
         system, prompt_shown, foreign = await self._system(turn, traits)
         selector = await self._choose_selector(turn, traits)
         style = MessageStyle(
@@ -379,6 +380,7 @@ class RequestComposer:
             answered=tuple(turn.message_ids),
             fork=turn.tape.id if turn.is_subtask else "",
             strategies=self._settings.strategies,
+            agent=turn.agent.viewer,
         )
         view = await narrow_view(turn.tape, view)
         settings = self._settings
@@ -429,9 +431,9 @@ class RequestComposer:
         return ShownTexts(tape, [entries[each] for each in sorted(entries)], self._quotes, answered)
 
     async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
-        """Return the selector that the turn's chat chose, else the configured one."""
+        """Return the selector of the turn's agent, else that which its chat chose, else the configured one."""
         selector = self._settings.selector
-        for choose in self._settings.choices:
+        for choose in (_choose_of_agent, *self._settings.choices):
             if chosen := await choose(turn):
                 if self._settings.strategies.has(chosen):
                     selector = chosen
@@ -455,14 +457,19 @@ class RequestComposer:
             sections.append(section)
         sections += [accepted.inbound.instructions for accepted in turn.inbounds]
         today = turn.now().astimezone(turn.zone).date()
+        agent = turn.agent
         prompt = render_prompt(
-            settings.prompt,
+            PromptSettings(agent.title, agent.persona) if agent.name else settings.prompt,
             today=today,
             sections=[section for section in sections if section],
             rules=settings.rules,
             short=traits.short_prompt,
         )
         return prompt, shown, foreign
+
+
+async def _choose_of_agent(turn: Turn) -> str:
+    return turn.agent.strategy
 
 
 async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
@@ -478,7 +485,8 @@ async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
         tape.name, kinds=(Kind.EVENT,), names=(strategy.start_event,), newest=True, limit=MAX_START_EVENTS
     )
     opening, events = await tape.fetch([TapeQuery(tape.name, OpeningAnchor(fork), missing="empty"), newest])
-    if (start := strategy.find_start(opening, events, fork)) is not None:
+    own = [event for event in events if view.is_for_viewer(event)]
+    if (start := strategy.find_start(opening, own, fork)) is not None:
         view = replace(view, spans=((start, None),))
     first = opening[0].id if start is None and opening else start or 0
     limit = PAGE_ENTRIES
@@ -490,7 +498,7 @@ async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
         page = (await tape.fetch([view.newest_query(tape.name, limit)]))[0]
         floor = view.find_floor(page)
         if floor is not None and floor > first:
-            facts = [(event.id, event.id) for event in events if event.is_shown_to(fork) and first < event.id < floor]
+            facts = [(event.id, event.id) for event in own if first < event.id < floor]
             return replace(view, spans=union([*facts, (floor, None)]))
         if floor is not None or len(page) < limit:
             return view

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from bubbot.formatting import clean
-from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Role, Sender
+from bubbot.ports.agents import speaker_name
+from bubbot.ports.channel import AGENT_ORIGIN, Deletion, Edit, Inbound, Reaction, Role, Sender
 from bubbot.ports.outbox import RECEIPT
 from bubbot.ports.turn import AcceptedInbound, TapeChange, Turn
 from bubbot.runtime.attachments import AttachmentResult, list_attachments, unfetched_part
@@ -142,6 +143,8 @@ def message_entry(
         meta["message"] = inbound.message
     if not inbound.direct:
         meta["group"] = True
+    if inbound.origin == AGENT_ORIGIN:
+        meta["agent"] = speaker_name(*inbound.agents[:1])
     if texts:
         meta["edited"] = [edit.id for edit in edits]
     if quote := _quote(inbound, authors):

@@ -12,13 +12,6 @@ SWITCHED = "model/switched"
 
 
 @dataclass(frozen=True, slots=True)
-class TurnModel:
-    """The model of one turn and its sub-tasks; the session keeps its own. It is metadata of the turn."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class ModelChoiceView:
     """The model that the session was last switched to; empty without a switch."""
 

@@ -8,7 +8,7 @@ from bubbot.errors import ConfigError, ModelUnavailable
 from bubbot.ports.model import LoadsLater, Model
 from bubbot.ports.turn import Turn
 from bubbot.runtime.lessons import ModelLessons
-from bubbot.runtime.model_choice import ModelChoiceView, TurnModel
+from bubbot.runtime.model_choice import ModelChoiceView
 from bubbot.tape.handle import TapeHandle
 
 
@@ -35,23 +35,21 @@ class SessionModels:
         self._loaded: dict[str, Model] = {default.name: default}
 
     async def model_for_turn(self, turn: Turn) -> Model:
-        """Return the turn's own model, else the one that its message names, else its session's.
+        """Return the model that a turn's message names, else its agent's, else its session's; of a sub-task that of its agent first.
 
-        Raises:
-            ModelUnavailable: it is gone.
+        Raise `ModelUnavailable` if it is gone.
         """
-        if (own := turn.find_metadata(TurnModel)) is not None:
-            try:
-                return self.get_model(own.name)
-            except ConfigError as error:
-                raise ModelUnavailable(f"this was to be answered by the model {own.name}: {error}") from error
         named = [accepted.inbound.model for accepted in turn.inbounds if accepted.inbound.model]
-        if not named:
+        if turn.is_subtask and turn.agent.model:
+            named = []
+        name = named[0] if named else turn.agent.model
+        if not name:
             return await self.model_for_tape(turn.tape)
         try:
-            return self.get_model(named[0])
+            return self.get_model(name)
         except ConfigError as error:
-            raise ModelUnavailable(f"this message is for the model {named[0]}: {error}") from error
+            whose = "this message is" if named or turn.is_subtask else f"the agent {turn.agent.name} is set up"
+            raise ModelUnavailable(f"{whose} for the model {name}: {error}") from error
 
     async def model_for_tape(self, tape: TapeHandle) -> Model:
         """Return the model of the session with this tape."""

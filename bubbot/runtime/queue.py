@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import Literal
 
-from bubbot.ports.channel import Deletion, Edit, Inbound
+from bubbot.ports.channel import AGENT_ORIGIN, Deletion, Edit, Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.router import holds_command, is_overtaking
 from bubbot.tape.handle import Clock
@@ -95,7 +95,12 @@ class MessageQueue:
         return sum(not is_overtaking(item.accepted.inbound) for item in waiting)
 
     def add(self, item: QueuedMessage | TapeChange) -> None:
+        """Add an item at the end; what agents ask each other waits behind what people write."""
+        calls: list[QueuedMessage | TapeChange] = []
+        while self._items and not _is_agent_call(item) and _is_agent_call(self._items[-1]):
+            calls.append(self._items.pop())
         self._items.append(item)
+        self._items.extend(reversed(calls))
         self._count(item, 1)
         self._arrived.set()
 
@@ -207,20 +212,21 @@ class MessageQueue:
             return []
         return [message.accepted for message in self._next_batch(first, now)]
 
-    def take_steering(self, sender: str, now: datetime) -> list[QueuedMessage]:
-        """Take the messages that may join a running turn of this sender."""
-        messages = self.peek_steering(sender, now)
+    def take_steering(self, sender: str, agents: tuple[str, ...], now: datetime) -> list[QueuedMessage]:
+        """Take the messages that may join a running turn of this sender and these agents."""
+        messages = self.peek_steering(sender, agents, now)
         self._remove(messages)
         return messages
 
-    def peek_steering(self, sender: str, now: datetime) -> list[QueuedMessage]:
+    def peek_steering(self, sender: str, agents: tuple[str, ...], now: datetime) -> list[QueuedMessage]:
         """List the messages that `take_steering` would take."""
         if self.policy.busy != "steer":
             return []
         messages = self._fresh_joinable(now)
-        if not messages or messages[0].accepted.inbound.sender.id != sender or not _may_join(messages[0]):
+        if not messages or not _may_join(messages[0]):
             return []
-        return messages
+        first = messages[0].accepted.inbound
+        return messages if first.sender.id == sender and first.agents == agents else []
 
     def take_edits(self, accepted: AcceptedInbound) -> list[TapeChange]:
         """Take the edits of a message that no model has seen yet."""
@@ -262,9 +268,7 @@ class MessageQueue:
                 break
             if isinstance(item, TapeChange):
                 continue
-            if messages and (
-                not _may_join(item) or item.accepted.inbound.sender.id != messages[0].accepted.inbound.sender.id
-            ):
+            if messages and not (_may_join(item) and _is_to_same(item, messages[0])):
                 break
             messages.append(item)
             if not _may_join(item) or len(messages) == MAX_JOINED_MESSAGES:
@@ -294,7 +298,17 @@ def _lets_join(item: QueuedMessage | TapeChange, first: QueuedMessage) -> bool:
     """Return true if messages after this item can still be answered with the first one."""
     if isinstance(item, TapeChange):
         return not _is_recorded_only(item)
-    return _may_join(item) and item.accepted.inbound.sender.id == first.accepted.inbound.sender.id
+    return _may_join(item) and _is_to_same(item, first)
+
+
+def _is_to_same(item: QueuedMessage, first: QueuedMessage) -> bool:
+    """Return true if two messages are of the same person and ask the same agents."""
+    inbound, other = item.accepted.inbound, first.accepted.inbound
+    return inbound.sender.id == other.sender.id and inbound.agents == other.agents
+
+
+def _is_agent_call(item: QueuedMessage | TapeChange) -> bool:
+    return isinstance(item, QueuedMessage) and item.accepted.inbound.origin == AGENT_ORIGIN
 
 
 def _may_join(waiting: QueuedMessage) -> bool:

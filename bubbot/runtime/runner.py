@@ -50,7 +50,7 @@ from bubbot.ports.model import (
     Usage,
 )
 from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.runtime.answer import PreviewText, route_assistant
+from bubbot.runtime.answer import PreviewText, label_answer, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -410,15 +410,21 @@ class ModelRunner:
         """
         if turn.is_subtask:
             return lambda _: None
-        on_preview, session = self._show, turn.session
+        on_preview, session, label = self._show, turn.session, label_answer(turn.agent, "")
+        has_text = False
 
         def show(text: str) -> None:
+            nonlocal has_text
             if not text:
+                has_text = False
                 if quiet is not None:
                     quiet.restart()
                 on_preview(session, TextDiscarded())
                 return
             piece = text if text.isascii() else clean(text)
+            if label and not has_text:
+                piece = f"{label}{piece}"
+            has_text = True
             on_preview(session, TextStreamed(piece, quiet.feed(piece) if quiet is not None else None))
 
         return show
@@ -432,10 +438,11 @@ class ModelRunner:
             raise ModelEmptyAnswer
         if answer.silent:
             return TurnOutcome("silent", "")
+        text = answer.text if turn.is_subtask else label_answer(turn.agent, answer.text)
         if (sentence := CUT_SENTENCES.get(reply.finish)) is None:
-            return TurnOutcome("answered", answer.text)
+            return TurnOutcome("answered", text)
         notice = turn.texts.say(sentence, reason=reply.reason or reply.finish)
-        return TurnOutcome("answered", f"{answer.text}\n\n{notice}")
+        return TurnOutcome("answered", f"{text}\n\n{notice}")
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
         answer = route_assistant(reply.text)

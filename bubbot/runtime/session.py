@@ -25,6 +25,7 @@ from bubbot.errors import (
 from bubbot.formatting import clean
 from bubbot.log import bind
 from bubbot.middleware import AroundTurn, wrap
+from bubbot.ports.agents import Agent, AgentDirectory, OnlyTheBot
 from bubbot.ports.channel import (
     ButtonSet,
     Inbound,
@@ -106,6 +107,7 @@ class SessionChannel:
         command_prefix: the prefix of commands in its chats.
         inbox_of: returns the inbox tape of a session.
         outbox_of: returns the outbox tape of a session.
+        inbound_entry: makes the fact that an inbound was received, for the transaction of a merge.
     """
 
     name: str
@@ -119,6 +121,7 @@ class SessionChannel:
     _: KW_ONLY
     inbox_of: Callable[[str], str]
     outbox_of: Callable[[str], str]
+    inbound_entry: Callable[[Inbound], TapeEntry]
 
 
 async def ignore_notice(_channel: str, _outbound: Outbound) -> None:
@@ -141,6 +144,7 @@ class SessionDeps:
         notify: sends a notice to a channel at once, outside any turn.
         around_turn: wraps the answer of a turn, after its fork is opened and before it is merged.
         on_merged: called with the entries of each merge, in order, interrupted turns included.
+        agents: knows who answers a message.
     """
 
     loop: AgentLoop
@@ -158,6 +162,7 @@ class SessionDeps:
     notify: Callable[[str, Outbound], Awaitable[None]] = ignore_notice
     around_turn: Sequence[AroundTurn] = ()
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
+    agents: AgentDirectory = field(default_factory=OnlyTheBot)
 
 
 class SessionRuntime:
@@ -499,8 +504,9 @@ class SessionRuntime:
             opening += message_entries(self._inbox, accepted, authors, attachments[accepted.id], edits)
         # Entries of commands and jobs get the provenance of the people who typed them. A step adds that of its context.
         source = most_foreign(*[authors.judge_sender(accepted.inbound) for accepted in batch])
-        fork = await self._tape.open_fork(opening, stamp={"turn": turn_id, **stamp_of(source)})
-        turn = self._make_turn(turn_id, fork, batch)
+        agent = await self._deps.agents.choose(self._tape, [accepted.inbound for accepted in batch])
+        fork = await self._tape.open_fork(opening, stamp={"turn": turn_id, **stamp_of(source), **agent.stamp})
+        turn = self._make_turn(turn_id, fork, batch, agent)
         turn.message_ids += [*cited_ids, *[entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE]]
         add_notices(turn, batch, attachments)
         return turn
@@ -511,7 +517,7 @@ class SessionRuntime:
         self._edit_ids += [edit.id for edit in edits]
         return edits
 
-    def _make_turn(self, turn_id: str, fork: ForkedTape, batch: Sequence[AcceptedInbound]) -> Turn:
+    def _make_turn(self, turn_id: str, fork: ForkedTape, batch: Sequence[AcceptedInbound], agent: Agent) -> Turn:
         first = batch[0].inbound
         turn = Turn(
             id=turn_id,
@@ -525,6 +531,8 @@ class SessionRuntime:
             inbounds=list(batch),
             texts=self._texts.in_language(first.sender.language),
             runner=self._deps.loop.runner,
+            agent=agent,
+            max_steps=agent.max_steps,
         )
         if first.is_typed:  # people's messages must not join another kind of turn, which may stay silent
             turn.join = self._join_waiting
@@ -533,15 +541,17 @@ class SessionRuntime:
         else:
             log.warning("no feature takes care of a turn", extra={"action": "turn.sourceless", "origin": first.origin})
             turn.role = Role.STRANGER
+        if agent.tools is not None:
+            turn.allowed_tools = agent.tools if turn.allowed_tools is None else agent.tools & turn.allowed_tools
         return turn
 
     async def _join_waiting(self, turn: Turn) -> None:
         """Take in the messages that may steer the turn; they are durable before the model sees them."""
-        now = self._deps.now
+        now, asked = self._deps.now, turn.inbounds[0].inbound.agents
         await self._take_attachments(
-            lambda: [item.accepted for item in self._queue.peek_steering(turn.sender.id, now())]
+            lambda: [item.accepted for item in self._queue.peek_steering(turn.sender.id, asked, now())]
         )
-        joining = self._queue.take_steering(turn.sender.id, now())
+        joining = self._queue.take_steering(turn.sender.id, asked, now())
         if not joining:
             return
         batch = [item.accepted for item in joining]
@@ -625,12 +635,22 @@ class SessionRuntime:
             text, tuple(turn.files) if is_answer else (), first, _offered_buttons(turn) if is_answer else None
         )
         self._stage_reply(turn, reply, result.status)
+        if turn.following:
+            fork.stage(self._inbox, [self._link.inbound_entry(each) for each in turn.following], if_absent=True)
         merged = await fork.merge(expect_head=True)  # a turn is alone on its tape
+        self._queue_following(turn, merged)
         self._deps.on_preview(turn.session, TurnFinished(result.status))
         for on_merged in self._deps.on_merged:
             await on_merged(merged)
         await self._deliver_staged(merged)
         return TurnResult(turn.id, result.status, text, merged.delta)
+
+    def _queue_following(self, turn: Turn, merged: MergeResult) -> None:
+        """Queue the inbounds that were accepted with the merge of their turn, unless they had been accepted before."""
+        by_key = {inbound.external_id: inbound for inbound in turn.following}
+        for entry in merged.staged.get(self._inbox, ()) if by_key else ():
+            if entry.key in by_key and entry.meta.get("turn") == turn.id:
+                self.submit(AcceptedInbound(entry.id, by_key[entry.key]))
 
     async def _deliver_staged(self, merged: MergeResult) -> None:
         """Deliver the merged messages for people: the answer and messages of tools."""

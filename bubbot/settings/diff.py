@@ -104,8 +104,14 @@ def redacted_values(settings: Settings) -> Flat:
 def _leaves(settings: Settings) -> Iterator[tuple[str, Any]]:
     for section in type(settings).model_fields:
         value = getattr(settings, section)
-        table = value if isinstance(value, Mapping) else {key: getattr(value, key) for key in type(value).model_fields}
-        yield from _nested_leaves(table, section)
+        yield from _nested_leaves(value if isinstance(value, Mapping) else _fields_of(value), section)
+
+
+def _fields_of(section: Any) -> dict[str, Any]:
+    """Return the values of a section by key, with the tables that people name directly in it."""
+    kind = type(section)
+    values = {key: getattr(section, key) for key in kind.model_fields}
+    return values | values.pop(kind.table_field) if getattr(kind, "table_field", "") else values
 
 
 def _nested_leaves(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
@@ -114,7 +120,7 @@ def _nested_leaves(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, A
         if isinstance(value, Mapping):
             yield from _nested_leaves(value, inner)
         elif hasattr(type(value), "model_fields"):
-            yield from _nested_leaves({name: getattr(value, name) for name in type(value).model_fields}, inner)
+            yield from _nested_leaves(_fields_of(value), inner)
         elif value is not None:
             yield inner, value
 

@@ -303,6 +303,11 @@ class SettingsSchema:
             }.items()
         }
 
+    def has_table(self, path: Keys) -> bool:
+        """Return true if a path is that of a section, or of a table that people name directly in one."""
+        outer = self.sections.get(".".join(path[:-1]))
+        return ".".join(path) in self.sections or (outer is not None and bool(outer.table_field))
+
     @property
     def tables(self) -> tuple[str, ...]:
         """The names of all sections."""
@@ -488,7 +493,7 @@ def _check_variables(schema: SettingsSchema, problems: list[str]) -> None:
         if keys and section not in schema.tables:
             problems.append(f"{variable}: {describe_unknown_section(section, schema.tables)}")
         elif (section == "channels" and not all(keys)) or (
-            section in schema.sections and ".".join((section, *keys[:-1])) not in schema.sections
+            section in schema.sections and not schema.has_table((section, *keys[:-1]))
         ):
             problems.append(f"{variable} names no setting: write {ENVIRONMENT_PREFIX}<SECTION>__<KEY>.")
         elif not keys and (meant := schema.suggest_variable(section)):
@@ -530,8 +535,9 @@ class _SourceReader:
         self._origins: dict[Keys, str] = {}
 
     def origin(self, path: Keys) -> str:
-        """Return the beginning of a sentence about a setting; empty if no source has it."""
-        return f"{self._origins[path]}: " if path in self._origins else ""
+        """Return the beginning of a sentence about a setting, or about the table that holds it; empty if no source has it."""
+        parts = (path[:end] for end in range(len(path), 1, -1))
+        return next((f"{self._origins[part]}: " for part in parts if part in self._origins), "")
 
     def take(self, tables: Mapping[str, Any], origin: Callable[[Keys], str], folder: Path) -> dict[str, Any]:
         """Return what the next weaker source adds, under today's names, with absolute paths and the secrets in files.

@@ -47,7 +47,7 @@ def describe_table(section: str, model: type[SettingsSection]) -> Iterator[Setti
     """Yield every setting of a table."""
     nested = nested_sections(model)
     for key, field in model.model_fields.items():
-        if key in nested:
+        if key in nested or key == model.table_field:
             continue
         default = None if field.is_required() else field.default
         if default == "" and issubclass(model, AdapterSettings):  # there an empty value means that it is not set

@@ -56,6 +56,7 @@ class AskBranchesArgs(Args, frozen=True):
             max_length=MAX_PROMPTS_CHARS,
         ),
     ] = ""
+    agents: Annotated[tuple[str, ...], Meta(description="agents, one for each branch")] = ()
     tools: Annotated[tuple[str, ...] | None, Meta(description="tools they may use; default: all that only read")] = None
 
 
@@ -165,7 +166,11 @@ class BranchTaken(Struct, frozen=True):
 def _head(branch: Branch, texts: Texts) -> str:
     """Name a branch: its number, who answered, and its instruction."""
     model = branch.model or ", ".join(branch.models)
-    parts = [model, texts.say("branch_prompt", prompt=_shorten(branch.prompt)) if branch.prompt else ""]
+    parts = [
+        f"@{branch.agent}" if branch.agent else "",
+        model,
+        texts.say("branch_prompt", prompt=_shorten(branch.prompt)) if branch.prompt else "",
+    ]
     head = texts.say("branch_head", number=branch.number, who=texts.say("list_comma").join(filter(None, parts)))
     marks = [texts.say("branch_mark_chosen")] if branch.is_chosen else []
     marks += [texts.say("branch_mark_erased")] if branch.is_erased else []
@@ -234,8 +239,10 @@ class BranchCommands:
         assert self._tasks is not None
         turn = caller.required_turn
         self._require_models(turn, args.models)
+        for name in args.agents:
+            self._tasks.find_callable(turn, name)
         prompts = [prompt.strip() for prompt in args.prompts.split(PROMPT_SEPARATOR)] if args.prompts.strip() else []
-        alternatives = read_alternatives(args.models, prompts)
+        alternatives = read_alternatives(args.models, prompts, args.agents)
         tools = choose_tools(self._tasks.available_tools(turn), args.tools)
         group = await BranchService(self._tasks).ask(turn, args.text, alternatives, tools)
         _offer(turn, group)

@@ -25,6 +25,7 @@ from bubbot.features.agents.facts import (
 )
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.task import BranchOrder
+from bubbot.ports.agents import ORIGIN_PREFIX
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.runtime.messages import sender_data
@@ -67,6 +68,7 @@ class Branch(Struct, frozen=True):
         fork: its fork.
         model: the model that it was asked of; empty: that of the conversation.
         prompt: its instruction; empty: none.
+        agent: the agent that it was asked of; empty: whoever answered the turn.
         status: `answered`, `failed` or `stopped`.
         text: its answer, or why there is none.
         answer: the entry of the answer; None without one.
@@ -89,6 +91,7 @@ class Branch(Struct, frozen=True):
     fork: str
     model: str
     prompt: str
+    agent: str
     status: str
     text: str
     answer: int | None
@@ -190,6 +193,7 @@ def _describe(end: BranchEnded, written: Sequence[TapeEntry], choice: BranchChos
         fork=end.fork,
         model=end.alternative.model or "",
         prompt=end.alternative.prompt or "",
+        agent=end.alternative.agent or "",
         status=end.status,
         text=texts[-1] if texts else "",
         answer=answers[-1] if answers and end.is_answered else None,
@@ -254,6 +258,7 @@ class BranchService:
                     mode="delta",
                     has_own_window=False,
                     branch=order,
+                    agent=alternative.agent or "",
                 )
             except TimeoutError:
                 return  # its end is recorded
@@ -300,7 +305,7 @@ class BranchService:
         (written,) = await tape.fetch([TapeQuery(tape.name, IdRanges(spans), kinds=COPIED_KINDS)])
         originals = [entry for entry in written if text_field(entry.meta, "fork") == branch.fork]
         first = await tape.head() + 2
-        copies = copy_entries(tape.name, originals, first, _said_by(group))
+        copies = copy_entries(tape.name, originals, first, _said_by(group), branch.agent)
         chosen = BranchChosen(
             group.fact.group,
             branch.number,
@@ -314,11 +319,14 @@ class BranchService:
         return chosen
 
 
-def copy_entries(tape: str, originals: Sequence[TapeEntry], first: int, said_by: JsonObject) -> list[TapeEntry]:
+def copy_entries(
+    tape: str, originals: Sequence[TapeEntry], first: int, said_by: JsonObject, agent: str = ""
+) -> list[TapeEntry]:
     """Make the copies of entries of a branch, with ids from `first` on in the references among them.
 
     Args:
         said_by: the meta of the question: who asked it, and how.
+        agent: the agent that answered in the branch; empty for whoever answers the turn that chooses it.
     """
     ids = {entry.id: first + place for place, entry in enumerate(originals)}
     moved = MovedIds(tape, ids, KERNEL_REFERENCES)
@@ -329,6 +337,8 @@ def copy_entries(tape: str, originals: Sequence[TapeEntry], first: int, said_by:
         meta |= {"source": [tape, original.id], PROVENANCE: str(source_of(original))}
         if is_said_by_person(entry.kind, entry.payload):
             meta |= said_by
+        elif agent:
+            meta["origin"] = f"{ORIGIN_PREFIX}{agent}"
         copies.append(TapeEntry(entry.kind, entry.payload, meta))
     return copies
 
@@ -374,20 +384,23 @@ async def _find_opening(tape: TapeHandle) -> int:
     return found[0].id if found else 0
 
 
-def read_alternatives(models: Sequence[str], prompts: Sequence[str]) -> tuple[Alternative, ...]:
-    """Pair models and instructions in order; one of either is that of all.
+def read_alternatives(
+    models: Sequence[str], prompts: Sequence[str], agents: Sequence[str] = ()
+) -> tuple[Alternative, ...]:
+    """Join models, instructions and agents in order; one of a kind is that of all.
 
     Raises:
         CommandRefused: they do not pair, or they are too few or too many.
     """
-    count = max(len(models), len(prompts))
+    count = max(len(models), len(prompts), len(agents))
     if count < 2:
         raise CommandRefused("branch_few")
     if count > MAX_BRANCHES:
         raise CommandRefused("branch_many", most=MAX_BRANCHES)
-    if {len(models), len(prompts)} - {0, 1, count}:
-        raise CommandRefused("branch_unequal", models=len(models), prompts=len(prompts))
-    return tuple(Alternative(_pick(models, place), _pick(prompts, place)) for place in range(count))
+    if {len(models), len(prompts), len(agents)} - {0, 1, count}:
+        raise CommandRefused("branch_unequal", models=len(models), prompts=len(prompts), agents=len(agents))
+    parts = (models, prompts, agents)
+    return tuple(Alternative(*(_pick(part, place) for part in parts)) for place in range(count))
 
 
 def _pick(values: Sequence[str], place: int) -> Any:

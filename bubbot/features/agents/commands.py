@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group, make_tools
-from bubbot.errors import ToolFailed
+from bubbot.errors import CommandRefused, ToolFailed
 from bubbot.features.agents.branch_commands import BranchCommands
 from bubbot.features.agents.branches import MAX_BRANCHES
 from bubbot.features.agents.facts import AgentEnded
 from bubbot.features.agents.service import SubTaskService, choose_tools
-from bubbot.features.agents.task import RUN_TOOL, MergeMode
+from bubbot.features.agents.settings import AgentSettings
+from bubbot.features.agents.task import ORDER_TOOL, RUN_TOOL, MergeMode
+from bubbot.ports.agents import speaker_name
+from bubbot.ports.model import NANOS_PER_USD
+from bubbot.ports.turn import Turn
+from bubbot.ports.usage import SpentTotal
 from bubbot.runtime.models import SessionModels
 from bubbot.tape.fact import Cited
-from bubbot.tool import INSIDE, CommandHelp, HelpTopic, Tool
+from bubbot.tool import INSIDE, READS_OWN, CommandHelp, HelpTopic, Tool
 
 MAX_TASK_CHARS = 20_000
 """Characters of a task at most."""
@@ -46,6 +52,12 @@ class RunTaskArgs(Args, frozen=True):
         MergeMode,
         Meta(description="delta keeps all that it did; result keeps only its result, unless it changed something"),
     ] = "delta"
+
+
+class OrderArgs(RunTaskArgs, frozen=True, kw_only=True):
+    """A sub-task for a named agent."""
+
+    agent: Annotated[str, Meta(description="the agent that shall do it, by name", min_length=1)]
 
 
 class AskAsideArgs(Args, frozen=True):
@@ -93,11 +105,78 @@ class SubTaskAnswer(Struct, frozen=True):
         )
 
 
+class AgentInfo(Struct, frozen=True, kw_only=True):
+    """An agent as people in a chat see it.
+
+    Attributes:
+        name: as `@name` calls it; `bot` for the bot itself.
+        title: the name that people see.
+        about: what it is for.
+        model: the model that it asks; empty for that of the chat.
+        tools: the tools that it may call at most; None: all that the person may.
+        memory: its memory view; empty for that of the chat.
+        lives_here: it has a place in this chat.
+        answers_here: it answers messages that call nobody.
+        tokens: those of this month, in all chats; None if unknown.
+        cost_usd: what they cost; None if unknown.
+    """
+
+    name: str
+    title: str
+    about: str
+    model: str
+    tools: tuple[str, ...] | None
+    memory: str
+    lives_here: bool
+    answers_here: bool
+    tokens: int | None
+    cost_usd: float | None
+
+    def describe(self, caller: Caller) -> str:
+        """Write a line."""
+        texts = caller.result_texts
+        parts = [texts.say("AgentInfo", name=self.name, title=self.title)]
+        parts += [self.about] if self.about else []
+        parts += [texts.say("agent_answers_here")] if self.answers_here else []
+        parts += [texts.say("agent_model", model=self.model)] if self.model else []
+        if self.tools is not None:
+            parts.append(
+                texts.say("agent_tools", names=", ".join(self.tools)) if self.tools else texts.say("agent_toolless")
+            )
+        parts += [texts.say("agent_memory", name=self.memory)] if self.memory else []
+        parts += [texts.say("agent_used", tokens=self.tokens)] if self.tokens else []
+        return "; ".join(parts)
+
+
+class AgentList(Struct, frozen=True):
+    """The agents that may be called in a chat, the bot itself first."""
+
+    agents: tuple[AgentInfo, ...]
+
+    def describe(self, caller: Caller) -> str:
+        """Write a line for each, and how to call one."""
+        texts = caller.result_texts
+        if len(self.agents) == 1:
+            return texts.say("agents_only_bot")
+        return "\n".join([texts.say("agents_head"), *(f"- {each.describe(caller)}" for each in self.agents)])
+
+
+FindSpent: TypeAlias = Callable[[str, str], SpentTotal | None]
+"""Return what an agent spent in a month; None if nobody counts."""
+
+
+def spent_nothing(agent: str, month: str) -> SpentTotal | None:
+    """Return None, for a bot without budgets."""
+    return None
+
+
 class SubTaskCommands:
     """The commands about sub-tasks. A call that is cancelled ends its sub-task."""
 
-    def __init__(self, service: SubTaskService) -> None:
+    def __init__(self, service: SubTaskService, spent: FindSpent = spent_nothing) -> None:
+        """`spent` returns what an agent spent in a month."""
         self._service = service
+        self._spent = spent
 
     @command(
         "agent run",
@@ -114,11 +193,82 @@ class SubTaskCommands:
     )
     async def run(self, caller: Caller, args: RunTaskArgs) -> SubTaskAnswer:
         """Give a sub-task to an assistant that sees only the task, and return its result. Several calls run at the same time."""
-        tools = choose_tools(self._service.available_tools(caller.required_turn), args.tools)
+        if args.name in self._service.agents.settings.named:  # its entries would look like those of the agent
+            raise CommandRefused("agent_label_taken", name=args.name)
+        available = self._service.available_tools(caller.required_turn)
+        return await self._run(caller, args, available, args.name)
+
+    @command(
+        "agent order",
+        chat=(ORDER_TOOL,),
+        in_shell=False,
+        effect=INSIDE,
+        writes=False,
+        for_model=True,
+        help=CommandHelp(
+            HelpTopic.TALK,
+            "Give a task to an agent, apart from this chat",
+            (",agent.order agent=rosi Plan a dinner for six.",),
+        ),
+    )
+    async def order(self, caller: Caller, args: OrderArgs) -> SubTaskAnswer:
+        """Give a sub-task to a named agent that sees only the task, and return its result. It has its own tools, and no more than you."""
+        agent = self._service.find_callable(caller.required_turn, args.agent)
+        available = self._service.available_tools(caller.required_turn)
+        if agent.tools is not None:
+            available = {name: tool for name, tool in available.items() if tool.name in agent.tools}
+        return await self._run(caller, args, available, agent.name, agent.name)
+
+    async def _run(
+        self, caller: Caller, args: RunTaskArgs, available: Mapping[str, Tool], name: str, agent: str = ""
+    ) -> SubTaskAnswer:
+        """Run a sub-task under a label, with some of the available tools."""
+        tools = choose_tools(available, args.tools)
         ended = await self._service.run(
-            caller.required_turn, args.task, tools, name=args.name, mode=args.mode, steps=args.steps, tokens=args.budget
+            caller.required_turn,
+            args.task,
+            tools,
+            name=name,
+            mode=args.mode,
+            steps=args.steps,
+            tokens=args.budget,
+            agent=agent,
         )
         return _answer(ended, caller)
+
+    @command(
+        "agent list",
+        chat=("agent.list", "agents"),
+        in_shell=False,
+        effect=READS_OWN,
+        writes=False,
+        help=CommandHelp(HelpTopic.TALK, "List the agents that answer here", (",agents",)),
+    )
+    async def list_agents(self, caller: Caller) -> AgentList:
+        """List the agents that may be called in this chat: what each is for, what it may and what it has used this month."""
+        turn, agents = caller.required_turn, self._service.agents
+        living, default = await agents.find_living(turn.tape), await agents.find_default(turn.tape)
+        rows = [self._describe(turn, name, living, default) for name in ("", *agents.list_callable(turn.session))]
+        return AgentList(tuple(rows))
+
+    def _describe(self, turn: Turn, name: str, living: Collection[str], default: str) -> AgentInfo:
+        """Describe an agent; what it used is that of all chats only for who may know them."""
+        agents = self._service.agents
+        agent = agents.make(name)
+        settings = agents.settings.named.get(name, AgentSettings())
+        spent = self._spent(name, f"{turn.now().astimezone(turn.zone):%Y-%m}") if name else None
+        return AgentInfo(
+            name=speaker_name(name),
+            title=agent.title,
+            about=settings.about,
+            model=agent.model,
+            tools=None if agent.tools is None else tuple(sorted(agent.tools)),
+            memory=agent.memory,
+            lives_here=name in living,
+            answers_here=name == default,
+            tokens=spent.tokens if spent is not None else None,
+            cost_usd=spent.cost_nanousd / NANOS_PER_USD if spent is not None else None,
+        )
 
     @command(
         "agent fork",
@@ -148,18 +298,22 @@ def _answer(ended: Cited[AgentEnded], caller: Caller) -> SubTaskAnswer:
     return answer
 
 
-def agent_tools(service: SubTaskService, models: SessionModels) -> list[Tool]:
+def agent_tools(service: SubTaskService, models: SessionModels, spent: FindSpent = spent_nothing) -> list[Tool]:
     """Build the tools; `models` are those that branches may be asked of."""
-    commands, branches, timeout = SubTaskCommands(service), BranchCommands(service, models), service.settings.timeout
+    commands, branches = SubTaskCommands(service, spent), BranchCommands(service, models)
+    timeout = service.settings.timeout
     options: dict[str, dict[str, Any]] = {
         "agent_run": {"is_parallel": True, "timeout": timeout},
+        "agent_order": {"is_parallel": True, "timeout": timeout},
         "agent_fork": {"timeout": timeout},
         "branch_ask": {"timeout": timeout * (MAX_BRANCHES + 1)},
     }
-    return [
+    tools = [
         *make_tools(SubTaskCommands, lambda: commands, **options),
         *make_tools(BranchCommands, lambda: branches, **options),
     ]
+    has_agents = bool(service.agents.settings.named)
+    return [tool for tool in tools if has_agents or tool.name != ORDER_TOOL]
 
 
 COMMANDS = make_group(

@@ -78,10 +78,12 @@ class Alternative(Struct, frozen=True):
     Attributes:
         model: the model that was asked for; absent: that of the conversation.
         prompt: an instruction beside the system prompt; absent: none.
+        agent: the agent that was asked; absent: whoever answered the turn.
     """
 
     model: str | UnsetType = UNSET
     prompt: str | UnsetType = UNSET
+    agent: str | UnsetType = UNSET
 
 
 class BranchEffect(Struct, frozen=True):
@@ -172,4 +174,15 @@ class BranchChosen(Fact):
     effects: tuple[BranchEffect, ...]
 
 
-FACTS: tuple[type[Fact], ...] = (AgentStarted, AgentEnded, BranchesAsked, BranchEnded, BranchChosen)
+class AgentJoined(Fact):
+    """An agent was called in a chat for the first time, and lives there from now on.
+
+    Attributes:
+        agent: its name, as the settings have it.
+    """
+
+    EVENTS = ("agent/joined",)
+    agent: str
+
+
+FACTS: tuple[type[Fact], ...] = (AgentStarted, AgentEnded, AgentJoined, BranchesAsked, BranchEnded, BranchChosen)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Literal
 
 from msgspec import UNSET
@@ -20,10 +21,11 @@ from bubbot.errors import (
     StoreError,
     TapeConflict,
 )
+from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.facts import AgentEnded, AgentStarted, BranchEffect, BranchEnded, TaskUsage
 from bubbot.features.agents.record import MAX_EVENTS, AttemptsView, find_cut_off, find_finished
-from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import (
+    ORDER_TOOL,
     RUN_TOOL,
     BranchOrder,
     MergeMode,
@@ -33,11 +35,11 @@ from bubbot.features.agents.task import (
     TaskOrder,
 )
 from bubbot.formatting import clean
+from bubbot.ports.agents import Agent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import detach_step
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.effects import EFFECT_BEGIN, find_record
-from bubbot.runtime.model_choice import TurnModel
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import TurnRecord, read_calls
 from bubbot.tape import entry as make
@@ -57,10 +59,14 @@ class SubTaskService:
     """Runs sub-tasks of turns."""
 
     def __init__(
-        self, settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
+        self,
+        agents: ConfiguredAgents,
+        list_tools: Callable[[], Sequence[Tool]],
+        strategies: ContextStrategies,
     ) -> None:
-        """Take the limits, all tools, and what rebuilds the requests of a sub-task whose entries are not kept."""
-        self.settings = settings
+        """Take the agents with the limits, all tools, and what rebuilds the requests of a sub-task that is not kept."""
+        self.settings = agents.settings
+        self.agents = agents
         self._strategies = strategies
         self._list_tools = list_tools
 
@@ -71,7 +77,7 @@ class SubTaskService:
             name: tool
             for tool in self._list_tools()
             if tool.for_model and turn.role.at_least(tool.role) and turn.may_call(tool.name)
-            if (can_nest or tool.name != RUN_TOOL) and not tool.is_reserved
+            if (can_nest or tool.name not in (RUN_TOOL, ORDER_TOOL)) and not tool.is_reserved
             for name in tool.names
         }
 
@@ -87,6 +93,7 @@ class SubTaskService:
         tokens: int | None = None,
         has_own_window: bool = True,
         branch: BranchOrder | None = None,
+        agent: str = "",
     ) -> Cited[AgentEnded]:
         """Run a sub-task; return how it ended, as the tape of the turn has it.
 
@@ -95,6 +102,7 @@ class SubTaskService:
 
         Args:
             branch: its place among the branches of a question; it has its own time limit then.
+            agent: who works on it; empty for whoever answers the turn.
 
         Raises:
             CommandRefused: a sub-task here can have none of its own.
@@ -104,6 +112,8 @@ class SubTaskService:
         if depth > settings.max_depth:
             raise CommandRefused("agent_too_deep", depth=settings.max_depth)
         max_tokens = settings.max_tokens if parent is None else min(settings.max_tokens, parent.order.tokens)
+        if agent and (own := self.agents.make(agent).tools) is not None:
+            tools = [tool for tool in tools if tool.name in own]
         order = TaskOrder(
             text,
             name,
@@ -113,6 +123,7 @@ class SubTaskService:
             mode,
             has_own_window,
             branch,
+            agent,
         )
         tasks = self.find_tasks(turn)
         task = SubTask(order, depth, parent, turn.call_id)
@@ -126,6 +137,19 @@ class SubTaskService:
             if branch is not None:
                 await stack.enter_async_context(asyncio.timeout(settings.timeout))
             return Cited.of(AgentEnded, await self._run(turn, task))
+
+    def find_callable(self, turn: Turn, name: str) -> Agent:
+        """Return an agent that may be called in the chat of a turn. Raise `CommandRefused` with the names of those if it may not."""
+        names = self.agents.list_callable(turn.session)
+        if name not in names:
+            raise CommandRefused("agent_unknown" if names else "agent_none", name=name, names=", ".join(names))
+        return self.agents.make(name)
+
+    def _find_agent(self, turn: Turn, order: TaskOrder) -> Agent:
+        """Return who works on a sub-task: the agent that was ordered, or whoever answers the turn, with the model of a branch."""
+        agent = self.agents.make(order.agent) if order.agent else turn.agent
+        model = order.branch.alternative.model if order.branch else UNSET
+        return replace(agent, model=model) if isinstance(model, str) else agent
 
     def find_tasks(self, turn: Turn) -> RunningTasks:
         """Return what the sub-tasks of a turn share."""
@@ -161,7 +185,8 @@ class SubTaskService:
                 message_ids=[stored[-1].id],
                 allowed_tools=order.tools,
                 max_steps=order.steps,
-                metadata=[task, *_model_of(order)],
+                metadata=[task],
+                agent=self._find_agent(turn, order),
             )
             status, text = await _answer(child, turn.result_texts)
         except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open
@@ -174,7 +199,7 @@ class SubTaskService:
         """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
         attempts = await _read_attempts(turn, task)
         has_effects = any(entry.name == EFFECT_BEGIN for entry in fork.delta) or any(
-            tool.effect.kind is not EffectKind.READ and tool.name != RUN_TOOL
+            tool.effect.kind is not EffectKind.READ and tool.name not in (RUN_TOOL, ORDER_TOOL)
             for _, tool in self._list_calls(fork, task)
         )
         if task.order.mode == "result" and not has_effects and status == "answered":
@@ -297,12 +322,6 @@ async def _read_attempts(turn: Turn, task: SubTask) -> list[TapeEntry]:
     starts = [AgentStarted.try_of(entry) for entry in entries if entry.name in AgentStarted.EVENTS]
     forks = {start.fork for start in starts if start and start.order == task.order.digest}
     return [entry for entry in entries if text_field(entry.meta, "fork") in forks]
-
-
-def _model_of(order: TaskOrder) -> list[TurnModel]:
-    """Return the model that a branch was asked for; nothing if it is that of the conversation."""
-    model = order.branch.alternative.model if order.branch else UNSET
-    return [TurnModel(model)] if isinstance(model, str) else []
 
 
 def _depth(turn: Turn) -> int:

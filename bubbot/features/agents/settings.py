@@ -1,17 +1,99 @@
-"""`[agents]` of the settings."""
+"""`[agents]` of the settings: limits of sub-tasks and of conversations between agents, and a table for each agent."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from bubbot.ports.settings import Number, SettingsSection, Whole
+from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY
+from bubbot.ports.settings import Label, Names, Number, OptionalWhole, SettingsSection, Text, Whole, matches
 
 DAY_SECONDS = 86_400
 
 
+def _check_name(name: str) -> str:
+    if name == BOT_SPEAKER:
+        raise ValueError(f"another one: {name!r} is the bot itself")
+    return name
+
+
+AgentName = Annotated[
+    Label,
+    matches(r"[a-z][a-z0-9_-]{0,31}", "1 to 32 small letters, digits, _ and -, a letter first"),
+    AfterValidator(_check_name),
+]
+
+
+class AgentSettings(SettingsSection):
+    """`[agents.NAME]`: an agent that answers beside the bot itself, under its own name."""
+
+    title: Text = Field(
+        default="", description="The name that people see; default: the name of its table.", examples=["Rosi"]
+    )
+    names: Names = Field(
+        default=[],
+        description="Names by which people may call it at the beginning of a message, besides `@NAME` and `/NAME`; default: its title.",
+        examples=[["Rosi", "Chef"]],
+    )
+    prompt: Text = Field(
+        default="",
+        description="Who it is, at the beginning of its system prompt; default: a helpful assistant with its title.",
+        examples=["You are Rosi, a cook. You know what is in season."],
+    )
+    about: Text = Field(
+        default="", description="What it is for, in some words, for people and the other agents.", examples=["cooking"]
+    )
+    model: Text = Field(
+        default="", description="The model that it asks; default: that of the chat.", examples=["openai/gpt-4o-mini"]
+    )
+    tools: Names | None = Field(
+        default=None,
+        description=(
+            "The tools that it may call, such as `memory.recall` or `web.*`; default: all that the person may whom it answers. "
+            "An empty list: none."
+        ),
+        examples=[["tape.search", "web.*"]],
+    )
+    strategy: Text = Field(
+        default="", description="Its context strategy, as `[context] selector` names it; default: that of the chat."
+    )
+    memory: Text = Field(
+        default="",
+        description=f"The memory view that it is shown, as `[memory] view` names it; `{NO_MEMORY}`: none; default: that of the chat.",
+    )
+    steps: OptionalWhole = Field(
+        default=None, ge=1, le=1000, description="Model calls of one of its turns; default: `[model] max_steps`."
+    )
+    chats: Names = Field(
+        default=[],
+        description="Where it may be called: channels, chats or threads, such as `telegram:-1001`; default: everywhere.",
+        examples=[["telegram:-1001"]],
+    )
+    answers: Names = Field(
+        default=[],
+        description=(
+            "Where it answers messages that call nobody: chats or threads, such as `telegram:-1001`, and topics of any chat, such "
+            "as `topic/cake`."
+        ),
+        examples=[["telegram:-1002"]],
+    )
+    day: Annotated[float | None, Field(ge=0)] = Field(
+        default=None, description="Money that it may spend in a day, in `[budget] currency`.", examples=[1.0]
+    )
+    month: Annotated[float | None, Field(ge=0)] = Field(
+        default=None, description="Money that it may spend in a month.", examples=[10.0]
+    )
+    tokens_day: OptionalWhole = Field(
+        default=None, ge=0, description="Tokens that it may read and write in a day.", examples=[500_000]
+    )
+    tokens_month: OptionalWhole = Field(
+        default=None, ge=0, description="Tokens that it may read and write in a month.", examples=[5_000_000]
+    )
+
+
 class AgentsSettings(SettingsSection):
-    """`[agents]`: limits of sub-tasks."""
+    """`[agents]`: limits of sub-tasks and of agents that call each other, and a table for each agent, `[agents.NAME]`."""
 
     max_parallel: Whole = Field(
         default=3, ge=1, le=16, description="Sub-tasks of one turn that run at the same time, at each depth."
@@ -27,6 +109,33 @@ class AgentsSettings(SettingsSection):
         description="Tokens that one sub-task may read and write, those of its own sub-tasks included.",
     )
     timeout: Number = Field(default=600.0, gt=0, le=DAY_SECONDS, description="Seconds one sub-task may take.")
+    max_turns: Whole = Field(
+        default=6,
+        ge=0,
+        le=100,
+        description="Turns of agents that may follow a message of a person because agents call each other; 0: they cannot.",
+    )
+    max_turn_tokens: Whole = Field(
+        default=200_000,
+        ge=1000,
+        le=100_000_000,
+        description="Tokens that these turns may read and write together.",
+    )
+    named: dict[AgentName, AgentSettings] = Field(default={}, description="The agents by name.")
+
+    named_tables: ClassVar[Mapping[str, type[SettingsSection]]] = MappingProxyType({"<name>": AgentSettings})
+    table_field: ClassVar[str] = "named"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_agents(cls, section: Any) -> Any:
+        """Gather the tables of agents. A field of this name is one of them."""
+        if not isinstance(section, Mapping):
+            return section
+        names = [key for key in section if key not in cls.model_fields or key == cls.table_field]
+        tables = {name: section[name] for name in names if isinstance(section[name], Mapping)}
+        rest = {key: value for key, value in section.items() if key not in tables}
+        return {**rest, cls.table_field: tables} if tables else section
 
 
 SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"agents": AgentsSettings})

@@ -19,6 +19,8 @@ from bubbot.tape.entry import canonical
 
 MergeMode: TypeAlias = Literal["delta", "result"]
 """What a sub-task leaves on the tape: all that it wrote, or only its result if it changed nothing."""
+ORDER_TOOL = "agent.order"
+"""The tool that gives a sub-task to a named agent; there is none without agents."""
 RUN_TOOL = "agent.run"
 """The tool that runs a sub-task. What that one changes is counted by its own tools."""
 
@@ -58,6 +60,7 @@ class TaskOrder(Struct, frozen=True):
         mode: what it leaves on the tape.
         has_own_window: it begins with an empty window; otherwise with that of its turn.
         branch: its place among the branches of a question; None for another sub-task.
+        agent: the agent that works on it; empty for whoever answers the turn.
     """
 
     text: str
@@ -68,6 +71,7 @@ class TaskOrder(Struct, frozen=True):
     mode: MergeMode
     has_own_window: bool = True
     branch: BranchOrder | None = None
+    agent: str = ""
 
     @property
     def digest(self) -> str:
@@ -76,6 +80,7 @@ class TaskOrder(Struct, frozen=True):
         parts.append(self.has_own_window)
         if self.branch is not None:
             parts += [self.branch.group, self.branch.number, to_builtins(self.branch.alternative)]
+        parts += [self.agent] if self.agent else []  # the digests of earlier versions stay
         return sha256(canonical({"order": parts}).encode()).hexdigest()[:32]
 
 

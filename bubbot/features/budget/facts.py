@@ -10,7 +10,7 @@ class BudgetWarned(Fact):
     """The owner was warned that a budget is nearly used up.
 
     Attributes:
-        scope: `bot`, `channel`, `chat`, `user`, `job` or `model`.
+        scope: `bot`, `channel`, `chat`, `user`, `job`, `agent` or `model`.
         name: whose budget of that kind it is.
         period: a day or a month.
         measure: `cost` or `tokens`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
@@ -27,6 +27,7 @@ class ModelFacts:
         fallback: the models that answer if the first one cannot.
         max_tokens: the configured limit of an answer; None if there is none.
         name: the model of the deployment.
+        agents: the limits of agents by name, as `[agents.NAME]` has them.
     """
 
     listed_price: Callable[[str], ModelPrice | None] = lambda _: None
@@ -34,6 +35,7 @@ class ModelFacts:
     fallback: Sequence[str] = ()
     max_tokens: int | None = None
     name: str = ""
+    agents: Mapping[str, LimitSettings] = field(default_factory=dict)
 
 
 def budget_limits(
@@ -60,6 +62,7 @@ def budget_limits(
         "chat": budget.chats,
         "user": budget.users,
         "job": budget.jobs,
+        "agent": models.agents,
         "model": budget.models,
     }
     limits |= {

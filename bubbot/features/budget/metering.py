@@ -92,8 +92,9 @@ async def _make_call(call: ModelCall, call_next: CallNext[ModelCall, ModelReply]
 
 
 def budget_subject(turn: Turn) -> BudgetSubject:
-    """Name the budget subject of a turn: its session, its person, and the job that caused it."""
-    return BudgetSubject(turn.session, user_key(turn.session, turn.sender.id), turn.cause, turn.id)
+    """Name the budget subject of a turn: its session, its person, the job that caused it, and the agent that answers it."""
+    person = user_key(turn.session, turn.sender.id)
+    return BudgetSubject(turn.session, person, turn.cause, turn.id, turn.agent.name)
 
 
 class BudgetFallbackModel:

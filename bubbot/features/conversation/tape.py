@@ -303,6 +303,8 @@ def _owner(turn: Turn) -> str:
     """Return a handoff's owner: `human` for a typed command, `agent` for a call of the model, or an agent's name."""
     if turn.origin.startswith("agent:"):
         return turn.origin.removeprefix("agent:")
+    if turn.agent.name and not turn.runs_command:
+        return turn.agent.name
     return "human" if turn.origin == "human" and turn.runs_command else "agent"
 
 

@@ -17,6 +17,7 @@ from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.memory.views import MemorySnapshot, MemoryView
 from bubbot.middleware import CallNext
+from bubbot.ports.agents import NO_MEMORY
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import PromptText
@@ -90,6 +91,8 @@ class MemoryFeature(Memories):
 
     async def build_block(self, turn: Turn, traits: ModelTraits) -> PromptText:
         """Build the `<memory>` block; for small models it is empty if nothing is remembered."""
+        if turn.agent.memory == NO_MEMORY:
+            return _EMPTY_SHORT
         self.context_tokens[turn.session] = traits.context_tokens
         facts = read_facts(turn)
         only: MemorySnapshot | None = None

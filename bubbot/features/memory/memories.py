@@ -32,6 +32,7 @@ from bubbot.features.memory.settings import ZONES_VIEW, MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone, SharedZone, SharedZones
 from bubbot.features.memory.views import MemorySnapshot
 from bubbot.features.memory.zone import MemoryZone
+from bubbot.ports.agents import NO_MEMORY, THE_BOT, Agent
 from bubbot.ports.memory import InstalledMemory, MemoryNode
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.evidence import find_evidence
@@ -120,9 +121,9 @@ class Memories:
         self.sources = sources or MemorySources()
         self.context_tokens: dict[str, int | None] = {}
 
-    async def find_policy(self, tape: TapeHandle) -> PolicyInUse:
-        """Find the policy of a chat. Without views there is nothing to choose, and nothing is read."""
-        return await find_policy_of(tape, self.settings, self.sources.installed)
+    async def find_policy(self, tape: TapeHandle, agent: Agent = THE_BOT) -> PolicyInUse:
+        """Find the policy of an agent, or else of the chat. Without views there is nothing to choose, and nothing is read."""
+        return await find_policy_of(tape, self.settings, self.sources.installed, agent.memory)
 
     async def plan(self, turn: Turn, only: MemorySnapshot | None = None) -> PlannedBlock:
         """Choose what the model is shown of the memory that the turn may see.
@@ -131,7 +132,7 @@ class Memories:
             turn: the turn.
             only: the chat's own memory, if it is known that nothing else was kept.
         """
-        use = await self.find_policy(turn.tape)
+        use = await self.find_policy(turn.tape, turn.agent)
         if not use.policy.is_default:
             return await self._plan_view(turn, use)
         return await self._plan_zones(turn, use, only)
@@ -181,9 +182,9 @@ class Memories:
 
         Call it before the first model call of the turn.
         """
-        if not turn.message_ids:
+        if not turn.message_ids or turn.agent.memory == NO_MEMORY:
             return
-        use = await self.find_policy(turn.tape)
+        use = await self.find_policy(turn.tape, turn.agent)
         if not use.policy.quotes:
             return
         message = turn.message_ids[-1]
@@ -243,8 +244,12 @@ class Memories:
         return MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=self.settings.retention_days)
 
 
-async def find_policy_of(tape: TapeHandle, settings: MemorySettings, installed: InstalledMemory) -> PolicyInUse:
-    """Find the policy of the chat with a tape."""
+async def find_policy_of(
+    tape: TapeHandle, settings: MemorySettings, installed: InstalledMemory, chosen: str = ""
+) -> PolicyInUse:
+    """Find the policy that was chosen, or else that of the chat with a tape."""
+    if chosen:
+        return choose_policy(chosen, settings, installed)
     if list_views(settings, installed) == (ZONES_VIEW,) and settings.view == ZONES_VIEW:
         return PolicyInUse(MemoryPolicy())
     return choose_policy(await tape.read(ChosenView()), settings, installed)

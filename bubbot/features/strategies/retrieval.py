@@ -8,12 +8,11 @@ from typing import Protocol
 
 from bubbot.features.strategies.compact import compact_messages, find_floor
 from bubbot.features.strategies.facts import CUT, ContextCut, ContextRecalled
-from bubbot.formatting import clean_label
+from bubbot.runtime.context.evidence import author_of
 from bubbot.runtime.context.quoting import quote_text
 from bubbot.runtime.context.selectors import (
     ContextMessage,
     find_correction,
-    format_sender,
     is_in_context,
     select_messages,
     text_of,
@@ -121,7 +120,9 @@ class _Evidence:
 
     def _format(self, entry: TapeEntry, recalled_at: int) -> str:
         """Write an entry's line. A correction that came after the recall stands where it was made."""
-        line = f"#{entry.id} {entry.date[:16].replace('T', ' ')} UTC, {_author(entry)}: {_quote(evidence_text(entry))}"
+        line = (
+            f"#{entry.id} {entry.date[:16].replace('T', ' ')} UTC, {author_of(entry)}: {_quote(evidence_text(entry))}"
+        )
         earlier = [item for item in self.corrections.get(entry.id, ()) if item[0] < recalled_at]
         if not earlier:
             return line
@@ -145,15 +146,6 @@ def evidence_text(entry: TapeEntry) -> str:
         summary = state.get("summary") if isinstance(state, Mapping) else None
         return summary if isinstance(summary, str) else ""
     return text_of(entry.payload.get("content"))
-
-
-def _author(entry: TapeEntry) -> str:
-    if entry.kind == Kind.ANCHOR:
-        return f"handed over at {clean_label(entry.name or '', 100)}"
-    if entry.payload.get("role") == "assistant":
-        return "you"
-    sender = entry.meta.get("sender")
-    return format_sender(sender) if isinstance(sender, Mapping) else "user"
 
 
 def _joined(message: JsonObject, block: str) -> JsonObject:

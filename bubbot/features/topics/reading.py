@@ -11,6 +11,7 @@ from msgspec import Struct
 from bubbot.command import Caller
 from bubbot.features.topics.names import TopicName
 from bubbot.features.topics.view import read_visits
+from bubbot.ports.agents import writer_of
 from bubbot.runtime.context.quoting import escape_tags, quote_text
 from bubbot.runtime.context.selectors import format_sender, is_in_context, text_of
 from bubbot.tape.corrections import Corrections
@@ -118,7 +119,8 @@ def _quote(text: str) -> str:
 
 def _author(entry: TapeEntry, texts: Texts) -> str:
     if entry.payload.get("role") == "assistant":
-        return texts.say("read_bot")
+        writer = writer_of(entry)
+        return f"{writer} (agent)" if writer else texts.say("read_bot")
     sender = entry.meta.get("sender")
     if not isinstance(sender, Mapping):
         return texts.say("read_unknown")

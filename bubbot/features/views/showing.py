@@ -15,6 +15,7 @@ from bubbot.feature import ReadSession
 from bubbot.features.views.facts import SOURCE_PREFIX, ChatView
 from bubbot.features.views.service import ViewService
 from bubbot.features.views.settings import ViewSettings
+from bubbot.ports.agents import speaker_name
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.evidence import choose_quotable, write_anchor_quotation, write_quotation
 from bubbot.runtime.context.handoffs import is_quotable_anchor, read_anchor_quotations
@@ -59,9 +60,7 @@ class _Choice:
 
 def is_for_agent(view: ChatView, turn: Turn) -> bool:
     """Return true if the agent that answers a turn is shown a view; one without an agent is for all turns."""
-    # HERE the named agent of the turn is compared, and nowhere else. Turns have none yet: the bot itself is "".
-    answering_agent = ""
-    return view.agent in ("", answering_agent)
+    return view.agent in ("", speaker_name(turn.agent.name))
 
 
 class ViewShower:

@@ -28,10 +28,12 @@ from bubbot.ports.channel.capabilities import (
     WebhookVerifier,
 )
 from bubbot.ports.channel.events import (
+    AGENT_ORIGIN,
     APPROVAL_ORIGIN,
     FOREIGN_WORDS,
     HUMAN_ORIGIN,
     OWN_WORDS,
+    AgentCall,
     Attachment,
     AttachmentKind,
     BotAdded,
@@ -88,6 +90,7 @@ from bubbot.ports.channel.sending import (
 )
 
 __all__ = [
+    "AGENT_ORIGIN",
     "APPROVAL_ORIGIN",
     "FOREIGN_WORDS",
     "HUMAN_ORIGIN",
@@ -95,6 +98,7 @@ __all__ = [
     "OWN_WORDS",
     "TERMINAL_CHANNEL",
     "AcknowledgesInteractions",
+    "AgentCall",
     "Attachment",
     "AttachmentKind",
     "BackfillCursor",

@@ -42,6 +42,8 @@ OWN_WORDS, FOREIGN_WORDS = "own", "world"
 """Provenances: no words are more foreign than the sender; the words may be anybody's."""
 HUMAN_ORIGIN = "human"
 """The origin of messages that people write."""
+AGENT_ORIGIN = "agent"
+"""The origin of an inbound with which an agent, or a person who addressed several, asks a further one."""
 APPROVAL_ORIGIN = "approval"
 """The origin of an inbound that continues a chat after a person has said yes or no."""
 
@@ -121,6 +123,20 @@ class PressedButton(Struct, frozen=True, forbid_unknown_fields=True):
     value: str = ""
 
 
+class AgentCall(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an agent that others call may use up, with all whom it calls itself: so a chain of agents ends.
+
+    Attributes:
+        by: the agent that calls; empty for the bot itself, or a person.
+        turns: turns that may follow a message of a person, this one included.
+        tokens: tokens that they may read and write.
+    """
+
+    by: str
+    turns: int
+    tokens: int
+
+
 class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """An incoming message, normalised.
 
@@ -147,6 +163,9 @@ class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
         is_one_shot: a command of the shell or another program asks once and accepts a failure as the result.
         is_plain_text: never a command, even if it looks like one: a program sent it, which may pass on words of others.
         chat_title: the platform's name of the group or its space; empty if unknown. No tape stores it.
+        agents: the agents that it asks, in this order, by name (empty for the bot itself); none: whoever answers in the chat.
+            Only the gate sets it.
+        call: what the called agent may use up; None for a message of a person.
     """
 
     channel: str
@@ -172,6 +191,8 @@ class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     is_one_shot: bool = False
     is_plain_text: bool = False
     chat_title: str = ""
+    agents: tuple[str, ...] = ()
+    call: AgentCall | None = None
 
     @property
     def is_typed(self) -> bool:

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from bubbot.errors import AccessError
 from bubbot.formatting import clean_label
+from bubbot.ports.agents import speaker_name, writer_of
 from bubbot.runtime.context.handoffs import AnchorQuotation, read_anchor_quotations, words_handed_over
 from bubbot.runtime.context.quoting import escape_tags, quote_text
 from bubbot.runtime.context.selectors import EVIDENCE, find_correction, format_sender, is_in_context, text_of
@@ -63,24 +64,33 @@ def quotable_text(entry: TapeEntry) -> str:
     return "\n".join(words_handed_over(entry))
 
 
-def author_of(entry: TapeEntry) -> str:
-    """Say whose words an entry is, in English."""
+def author_of(entry: TapeEntry, viewer: str | None = None) -> str:
+    """Say whose words an entry is, in English.
+
+    Args:
+        entry: the entry.
+        viewer: the agent that reads it; None for the bot alone.
+    """
     if entry.kind == Kind.ANCHOR:
         return f"handed over at {clean_label(entry.name or '', 100)}"
     if entry.payload.get("role") == "assistant":
-        return "you"
+        writer = writer_of(entry)
+        return "you" if writer == (viewer or "") else f"{speaker_name(writer)} (agent)"
     sender = entry.meta.get("sender")
     return format_sender(sender) if isinstance(sender, Mapping) else "user"
 
 
-def write_quotation(entry: TapeEntry, correction: TapeEntry | None = None) -> str:
-    """Write an entry on one line: its id, date and author, and its words, or those of a correction of it."""
+def write_quotation(entry: TapeEntry, correction: TapeEntry | None = None, viewer: str | None = None) -> str:
+    """Write an entry on one line: its id, date and author, and its words, or those of a correction of it.
+
+    `viewer`: see `author_of`.
+    """
     words = quotable_text(entry)
     data = None if correction is None else find_correction(correction)
     note = ""
     if correction is not None and data and isinstance(data.get("content"), str):
         words, note = data["content"], f", corrected in #{correction.id}"
-    return f"#{entry.id} {_format_date(entry)}, {author_of(entry)}{note}: {_quote_words(words)}"
+    return f"#{entry.id} {_format_date(entry)}, {author_of(entry, viewer)}{note}: {_quote_words(words)}"
 
 
 def write_anchor_quotation(quotation: AnchorQuotation) -> str:
@@ -171,11 +181,14 @@ class Evidence:
         """The entries of the tape itself."""
         return tuple(self.tapes[OWN_TAPE].entries.values()) if OWN_TAPE in self.tapes else ()
 
-    def put_beside(self, entries: Sequence[TapeEntry]) -> Sequence[TapeEntry]:
-        """Return the entries with the evidence beside its messages, or at the place of its fact; see `convert_message`."""
+    def put_beside(self, entries: Sequence[TapeEntry], viewer: str | None = None) -> Sequence[TapeEntry]:
+        """Return the entries with the evidence beside its messages, or at the place of its fact; see `convert_message`.
+
+        `viewer`: see `author_of`.
+        """
         blocks: dict[int, list[tuple[TapeEntry, str]]] = {}
         for fact, quoted in self.facts:
-            if text := self._write(fact, quoted):
+            if text := self._write(fact, quoted, viewer):
                 blocks.setdefault(quoted.message or fact.id, []).append((fact, text))
         if not blocks:
             return entries
@@ -202,12 +215,12 @@ class Evidence:
             *anchors,
         ]
 
-    def _write(self, fact: TapeEntry, quoted: EvidenceQuoted) -> str:
+    def _write(self, fact: TapeEntry, quoted: EvidenceQuoted, viewer: str | None) -> str:
         is_withheld = fact.id in self.withheld
-        lines = [line for node in quoted.nodes for line in self._write_node(node, is_withheld=is_withheld)]
+        lines = [line for node in quoted.nodes for line in self._write_node(node, viewer, is_withheld=is_withheld)]
         return "\n".join([f"[{HEAD}", *lines]) + "]" if lines else ""
 
-    def _write_node(self, node: EvidenceNode, *, is_withheld: bool) -> Iterator[str]:
+    def _write_node(self, node: EvidenceNode, viewer: str | None, *, is_withheld: bool) -> Iterator[str]:
         title = clean_label(node.title, MAX_TITLE_CHARS)
         for tape, spans in _parts(node):
             if tape in self.refused or is_withheld:
@@ -216,14 +229,14 @@ class Evidence:
             entries = self._list(node, tape, spans)
             if entries:
                 yield f"From {title}:"
-                yield from (self._write_entry(node, tape, entry) for entry in entries)
+                yield from (self._write_entry(node, tape, entry, viewer) for entry in entries)
             if gone := sum(high - low + 1 for low, high in spans) - len(entries):
                 yield f"From {title}: {gone} more {'is' if gone == 1 else 'are'} not there any more."
 
-    def _write_entry(self, node: EvidenceNode, tape: str, entry: TapeEntry) -> str:
+    def _write_entry(self, node: EvidenceNode, tape: str, entry: TapeEntry, viewer: str | None) -> str:
         if _quotes_anchors(node, tape):
             return write_anchor_quotation(self.anchors[tape][entry.id])
-        return write_quotation(entry, self.tapes[tape].corrections.get(entry.id))
+        return write_quotation(entry, self.tapes[tape].corrections.get(entry.id), viewer)
 
     def _list(self, node: EvidenceNode, tape: str, spans: Sequence[tuple[int, int]]) -> list[TapeEntry]:
         """List the entries of a node on a tape that may be shown."""

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from bubbot.formatting import clean_label
+from bubbot.ports.channel import AGENT_ORIGIN
 from bubbot.runtime.context.attachments import (
     MAX_REQUEST_IMAGE_BYTES,
     describe_files,
@@ -31,6 +32,8 @@ BLANK_MESSAGE_TEXT = "[no text]"
 EVIDENCE = "evidence"
 """The key of the evidence beside a message, or at the place of its fact, in the cache of the entry; see
 `runtime.context.evidence`."""
+SPEAKER = "speaker"
+"""The key of the agent that speaks, in the cache of its message; see `runtime.context.speakers`."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
 """The user message if a provider needs one and no person wrote one."""
 
@@ -301,7 +304,7 @@ _NOT_SENT = frozenset({"role", "content", "tool_calls", THOUGHTS})
 def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
     payload = entry.payload
     role, content = payload.get("role"), _content(payload.get("content"))
-    is_ours = role == "system" or entry.meta.get("origin") == "system"
+    is_ours = role == "system" or entry.meta.get("origin") in ("system", AGENT_ORIGIN)
     if role == "system":
         role, content = "user", f"[system] {content}" if content and isinstance(content, str) else content
     if role not in ("user", "assistant"):
@@ -323,6 +326,10 @@ def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
     """Write the time of a message, its author if several people write, and the quote it replies to."""
     at = parse_moment(entry.date) if stamps is not None else None
     head = f"[{at.astimezone(stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
+    if entry.meta.get("origin") == AGENT_ORIGIN:  # an agent asks, and not the person for whom it works
+        return head
+    if speaker := entry.cache.get(SPEAKER):
+        return f"{head}{clean_name(speaker)} (agent): "
     if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
         head += f"{format_sender(sender)}: "
     if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):

@@ -22,6 +22,7 @@ from bubbot.runtime.context.selectors import (
     is_in_context,
     select_messages,
 )
+from bubbot.runtime.context.speakers import find_viewer, is_own, see_as
 from bubbot.runtime.context.strategy import (
     KERNEL_STRATEGIES,
     ContextInput,
@@ -74,6 +75,7 @@ class ContextView:
         heads: how far other tapes are read that evidence quotes, by tape; 0: they may not be read.
         withheld: the entries, with their ids of that time, whose words are left out, since they rest on entries of other tapes
             that may not be shown, and the facts of whose evidence nothing may be shown.
+        agent: the agent that sees the messages, if several share the tape (empty: the bot itself); None: the bot alone.
 
     Raises:
         ConfigError: the selector names no strategy.
@@ -92,6 +94,7 @@ class ContextView:
     is_repaired: bool = True
     heads: Mapping[str, int] = field(default_factory=dict)
     withheld: tuple[int, ...] = ()
+    agent: str | None = None
     strategy: ContextStrategy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -118,6 +121,8 @@ class ContextView:
             data["heads"] = dict(self.heads)
         if self.withheld:
             data["withheld"] = self.withheld
+        if self.agent is not None:
+            data["agent"] = self.agent
         return data | ({"fork": self.fork} if self.fork else {})
 
     @classmethod
@@ -152,6 +157,7 @@ class ContextView:
             is_repaired=data.get("version", 1) >= REPAIRED_SINCE_VERSION,
             heads=data.get("heads", {}),
             withheld=tuple(data.get("withheld", ())),
+            agent=data.get("agent"),
         )
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -178,7 +184,7 @@ class ContextView:
         """
         if self.budget is None:
             return None
-        entries = [entry for entry in reversed(newest) if entry.is_shown_to(self.fork)]
+        entries = see_as([entry for entry in reversed(newest) if entry.is_shown_to(self.fork)], self.agent)
         return self.strategy.find_floor(entries, self.style, self.budget)
 
     def further_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
@@ -202,7 +208,11 @@ class ContextView:
 
     def find_evidence(self, answers: QueryAnswers) -> list[tuple[TapeEntry, EvidenceQuoted]]:
         """Return the facts of the part that quote entries beside its messages, by the answers to the first queries."""
-        return [found for found in find_evidence(answers[1]) if found[0].is_shown_to(self.fork)]
+        return [found for found in find_evidence(answers[1]) if self.is_for_viewer(found[0])]
+
+    def is_for_viewer(self, fact: TapeEntry) -> bool:
+        """Return true if a fact about the context is one of whoever sees the messages: of this fork, and this agent."""
+        return fact.is_shown_to(self.fork) and is_own(fact, self.agent)
 
     def read_input(
         self, answers: QueryAnswers, evidence: Evidence | None = None
@@ -217,7 +227,9 @@ class ContextView:
         if [True for entry in entries if "fork" in entry.meta]:  # rare: entries of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         if evidence is not None:
-            entries = evidence.put_beside(entries)
+            entries = evidence.put_beside(entries, self.agent)
+        viewer = find_viewer(entries, self.agent)
+        entries, unread = see_as(entries, viewer), see_as(unread, viewer)
         return ContextInput(self._opening(opening), entries, self.style, self.budget, further), unread
 
     def fold(self, answers: QueryAnswers, evidence: Evidence | None = None) -> ModelContext:
@@ -259,6 +271,8 @@ def records_view(step: JsonObject) -> bool:
         return False
     heads = view.get("heads", {})
     if not isinstance(heads, Mapping) or any(type(head) is not int for head in heads.values()):
+        return False
+    if not isinstance(view.get("agent"), str | None):
         return False
     for ids in (view.get("answered", ()), view.get("withheld", ())):
         if not isinstance(ids, (list, tuple)) or any(type(number) is not int for number in ids):

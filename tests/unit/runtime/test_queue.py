@@ -139,22 +139,22 @@ class TestSteering:
     async def test_only_where_it_is_asked_for(self) -> None:
         for busy, found in (("queue", []), ("drop", []), ("steer", [2, 3])):
             waiting = line(said(2), said(3), busy=busy)
-            assert [one.accepted.id for one in waiting.take_steering("1", LATER())] == found
+            assert [one.accepted.id for one in waiting.take_steering("1", (), LATER())] == found
 
     @pytest.mark.parametrize(
         "first", [{"sender": "2"}, {"text": ",help"}, {"attempts": 1}, {"time": "2020-01-01T00:00:00+00:00"}]
     )
     async def test_nothing_steers_past_what_cannot(self, first: dict[str, Any]) -> None:
         waiting = line(said(1, **first), said(2), busy="steer", stale_after=86_400.0)
-        assert waiting.take_steering("1", LATER()) == []
+        assert waiting.take_steering("1", (), LATER()) == []
         assert waiting.message_count == 2
 
     async def test_a_reaction_does_not_hinder_it(self) -> None:
         waiting = line(changed(1, Reaction, 9), said(2), busy="steer")
-        assert [one.accepted.id for one in waiting.take_steering("1", LATER())] == [2]
+        assert [one.accepted.id for one in waiting.take_steering("1", (), LATER())] == [2]
 
     async def test_what_was_heard_before_it_does(self) -> None:
-        assert line(changed(1, Inbound), said(2), busy="steer").take_steering("1", LATER()) == []
+        assert line(changed(1, Inbound), said(2), busy="steer").take_steering("1", (), LATER()) == []
 
 
 class TestChanges:

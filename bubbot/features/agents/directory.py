@@ -1,0 +1,254 @@
+"""The agents that the settings name: whom a message asks, and who answers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from msgspec import structs
+
+from bubbot.features.agents.facts import AgentJoined
+from bubbot.features.agents.settings import AgentSettings, AgentsSettings
+from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY, THE_BOT, Agent, speaker_name
+from bubbot.ports.channel import FOREIGN_WORDS, Inbound
+from bubbot.tape.entry import Kind
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.view import QueryAnswers
+from bubbot.tape.words import fold_text
+from bubbot.texts import COMMAND_PREFIX
+from bubbot.tool import Tool
+
+MAX_JOINED_READ = 100
+"""The newest facts about agents that joined a chat; each agent joins once in a window."""
+TOPIC_PREFIX = "topic/"
+"""The beginning of a topic among the places where an agent answers."""
+MEMORY_TOOLS = "memory.*"
+_MENTION = re.compile(r"(?<![\w@./])@([a-z][a-z0-9_-]{0,31})(?![\w-])", re.IGNORECASE)
+_AFTER = re.compile(r"\s*(?:[,:;!?.，：；！？、…]|$)")
+"""What stands after the last name at the beginning of a message, if that calls the agents: "Rosi says so" calls nobody."""
+_BETWEEN = re.compile(r"(?:[\s,;:&+、，]|\b(?:and|und|et|y|e)\b|和)*")
+"""What may stand between the names of several agents at the beginning of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedView:
+    """The agents that were called in a chat, by name."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the newest facts, through the name index."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=AgentJoined.EVENTS, newest=True, limit=MAX_JOINED_READ),)
+
+    def fold(self, answers: QueryAnswers) -> frozenset[str]:
+        """Return their names."""
+        return frozenset([joined.agent for entry in answers[0] if (joined := AgentJoined.try_of(entry)) is not None])
+
+
+class ConfiguredAgents:
+    """The agents of the settings. See `AgentDirectory`.
+
+    Attributes:
+        settings: the section.
+        bot_name: the name of the bot itself.
+    """
+
+    def __init__(
+        self,
+        settings: AgentsSettings,
+        bot_name: str,
+        list_tools: Callable[[], Sequence[Tool]],
+        find_topic: Callable[[TapeHandle], Awaitable[str]],
+        current_session: Callable[[str], str] = lambda session: session,
+    ) -> None:
+        """Take the settings.
+
+        Args:
+            settings: the section.
+            bot_name: the name of the bot itself.
+            list_tools: returns all tools.
+            find_topic: returns the name of the topic that a chat is on; empty for none.
+            current_session: returns a session by the current id of its chat.
+        """
+        self.settings = settings
+        self.bot_name = bot_name
+        self._list_tools = list_tools
+        self._find_topic = find_topic
+        self._current_session = current_session
+        self._names = _fold_names(settings.named, bot_name)
+
+    def address(self, inbound: Inbound) -> Inbound:
+        """See `AgentDirectory.address`.
+
+        A message asks the agents whose names it begins with, and those that it mentions as `@name`, where they may be called;
+        in a chat in which an agent answers it asks that one. A reply asks the agent that wrote the quoted message. Words of
+        others, and those of a program, ask nobody.
+        """
+        if not self.settings.named or inbound.is_plain_text or inbound.provenance == FOREIGN_WORDS:
+            return inbound
+        text = inbound.text.lstrip()
+        if text.startswith(COMMAND_PREFIX):
+            name, _, rest = text.removeprefix(COMMAND_PREFIX).partition(" ")
+            is_agent = name.lower() in (BOT_SPEAKER, *self.settings.named)
+            if not is_agent or self._is_command(name) or not self._may_call(name.lower(), inbound.session):
+                return inbound
+            text = f"@{name.lower()} {rest.strip()}".strip()
+            inbound = structs.replace(inbound, text=text)
+        asked = [name for name in self._find_called(text) if self._may_call(name, inbound.session)]
+        asked = asked or self._find_quoted(inbound)
+        if not asked and (keeper := self._find_keeper(inbound.session)) and not inbound.direct:
+            asked = [keeper]
+        return structs.replace(inbound, agents=tuple(["" if name == BOT_SPEAKER else name for name in asked]))
+
+    async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:
+        """See `AgentDirectory.choose`: the first one that is asked, else who answers in this topic or chat, else the bot."""
+        if not self.settings.named or inbounds[0].is_plain_text:
+            return THE_BOT
+        asked = inbounds[0].agents
+        name = asked[0] if asked else await self.find_default(tape)
+        if name not in self.settings.named:  # the bot itself, or the agent was removed since
+            name = ""
+        living = await self.find_living(tape)
+        return self.make(name, is_among_others=len(living | {name}) > 1)
+
+    def make(self, name: str, *, is_among_others: bool = False) -> Agent:
+        """Return the agent of this name; empty for the bot itself."""
+        if not name:
+            return replace(THE_BOT, title=self.bot_name, is_among_others=is_among_others)
+        settings = self.settings.named[name]
+        return Agent(
+            name,
+            title_of(name, settings),
+            settings.prompt,
+            settings.model,
+            self._choose_tools(settings),
+            settings.strategy,
+            settings.memory,
+            settings.steps or 0,
+            is_among_others,
+        )
+
+    async def find_default(self, tape: TapeHandle) -> str:
+        """Return the name of the agent that answers in the topic or the chat of a tape; empty for the bot itself."""
+        topics = [(name, each) for name, agent in self.settings.named.items() for each in agent.answers]
+        if any(place.startswith(TOPIC_PREFIX) for _, place in topics):
+            topic = await self._find_topic(tape)
+            wanted = fold_text(topic)
+            for name, place in topics:
+                if topic and place.startswith(TOPIC_PREFIX) and fold_text(place.removeprefix(TOPIC_PREFIX)) == wanted:
+                    return name
+        return self._find_keeper(tape.session)
+
+    async def find_living(self, tape: TapeHandle) -> frozenset[str]:
+        """Return the agents that live in a chat: who answers there (the bot itself is the empty name), those whose places
+        name it, and those that were called there.
+        """
+        named = {
+            name
+            for name, agent in self.settings.named.items()
+            if self._covers((*agent.chats, *agent.answers), tape.session)
+        }
+        joined = [name for name in await tape.read(JoinedView()) if self._may_call(name, tape.session)]
+        return frozenset({*named, *joined, await self.find_default(tape)})
+
+    def list_callable(self, session: str) -> list[str]:
+        """Return the names of the agents that may be called in a chat."""
+        return [name for name in self.settings.named if self._may_call(name, session)]
+
+    def find_mentioned(self, text: str, session: str) -> list[str]:
+        """Return the agents that a text mentions as `@name` and that may be called there, in order; empty: the bot."""
+        found = [name.lower() for name in _MENTION.findall(text)]
+        names = ["" if name == BOT_SPEAKER else name for name in found if self._may_call(name, session)]
+        return list(dict.fromkeys(names))
+
+    def _choose_tools(self, settings: AgentSettings) -> frozenset[str] | None:
+        patterns = settings.tools
+        if patterns is None and settings.memory != NO_MEMORY:
+            return None
+        offered = [tool.name for tool in self._list_tools() if tool.for_model and not tool.is_reserved]
+        chosen = {
+            name for name in offered if patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
+        }
+        if settings.memory == NO_MEMORY:
+            chosen = {name for name in chosen if not fnmatchcase(name, MEMORY_TOOLS)}
+        return frozenset(chosen)
+
+    def _is_command(self, name: str) -> bool:
+        return any(name in tool.names for tool in self._list_tools())
+
+    def _may_call(self, name: str, session: str) -> bool:
+        if name in ("", BOT_SPEAKER):
+            return True
+        agent = self.settings.named.get(name)
+        if agent is None:
+            return False
+        places = (*agent.chats, *[place for place in agent.answers if agent.chats])
+        return not agent.chats or self._covers(places, session)
+
+    def _covers(self, places: Sequence[str], session: str) -> bool:
+        """Return true if one of these places is a session, its chat or its channel."""
+        channel, chat = session.partition(":")[0], ":".join(session.split(":", 2)[:2])
+        names = {session, chat, channel, self._current_session(session), self._current_session(chat)}
+        return not names.isdisjoint(places)
+
+    def _find_keeper(self, session: str) -> str:
+        """Return the agent that answers in a chat; empty for the bot itself."""
+        named = self.settings.named.items()
+        return next((name for name, agent in named if self._covers(agent.answers, session)), "")
+
+    def _find_called(self, text: str) -> list[str]:
+        """Return the agents whose names stand at the beginning of a text, and those that it mentions."""
+        folded, found, start, called = fold_text(text), list[str](), 0, 0
+        while match := self._match_name(folded, start):
+            name, end = match
+            found.append(name)
+            called = len(found) if _AFTER.match(folded, end) else called
+            between = _BETWEEN.match(folded, end)
+            start = between.end() if between else end
+        mentioned = [name.lower() for name in _MENTION.findall(text)]
+        known = [name for name in mentioned if name == BOT_SPEAKER or name in self.settings.named]
+        return list(dict.fromkeys([*found[:called], *known]))
+
+    def _match_name(self, folded: str, start: int) -> tuple[str, int] | None:
+        """Find the agent whose name stands at a place of a text as a whole word; return it with the end of the name."""
+        for known, name in self._names.items():
+            end = start + len(known)
+            if folded.startswith(known, start) and (
+                end == len(folded) or not (folded[end].isalnum() or folded[end] in "_-'’")
+            ):
+                return name, end
+        return None
+
+    def _find_quoted(self, inbound: Inbound) -> list[str]:
+        """Return the agent whose message is quoted, by the name before its words."""
+        if inbound.quote is None or not inbound.quote.own:
+            return []
+        before, colon, _ = inbound.quote.text.partition(":")
+        title = fold_text(before.strip("*\u200b "))
+        titles = {fold_text(title_of(name, agent)): name for name, agent in self.settings.named.items()}
+        titles.setdefault(fold_text(self.bot_name), BOT_SPEAKER)
+        name = titles.get(title, "") if colon else ""
+        return [name] if name and self._may_call(name, inbound.session) else []
+
+
+def title_of(name: str, settings: AgentSettings) -> str:
+    """Return the name of an agent that people see."""
+    return settings.title or name
+
+
+def _fold_names(named: Mapping[str, AgentSettings], bot_name: str) -> dict[str, str]:
+    """Return the agents by the names with which people call them at the beginning of a message, the longest first."""
+    names = {fold_text(bot_name): BOT_SPEAKER}
+    for name, agent in named.items():
+        for each in agent.names or [title_of(name, agent)]:
+            if folded := fold_text(each).strip():
+                names[folded] = name
+    return dict(sorted(names.items(), key=lambda item: -len(item[0])))
+
+
+def describe_speaker(name: str) -> str:
+    """Return how people and agents call an agent: `@rosi`, or `@bot`."""
+    return f"@{speaker_name(name)}"

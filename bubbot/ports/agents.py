@@ -1,0 +1,101 @@
+"""Agents: who answers a turn. The bot itself is one of them; others are named by the settings.
+
+An agent is a name, a prompt, a model and limits. What it writes carries its name in `meta.origin`, so that several of them can
+share a tape: each model sees its own words as its own, and those of the others as words of a speaker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from bubbot.ports.channel import Inbound
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, text_field
+from bubbot.tape.handle import TapeHandle
+
+ORIGIN_PREFIX = "agent:"
+"""The beginning of the origin of what an agent wrote; its name follows."""
+BOT_SPEAKER = "bot"
+"""The name of the bot itself among several agents; no agent may have it."""
+NO_MEMORY = "none"
+"""The memory view of an agent that is shown no memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who answers a turn.
+
+    Attributes:
+        name: as `[agents.NAME]` names it; empty for the bot itself.
+        title: the name that people and other agents see.
+        persona: the beginning of its system prompt; empty for the default one.
+        model: the model that it asks; empty for that of the chat.
+        tools: the tools that it may call, by name; None: all that the person may.
+        strategy: the selector of its context strategy; empty for that of the chat.
+        memory: the memory view that it is shown; empty for that of the chat, `NO_MEMORY` for none.
+        max_steps: the most model calls of a turn; 0 for the limit of the settings.
+        is_among_others: several agents live in the chat, so that each is shown with its name.
+    """
+
+    name: str = ""
+    title: str = ""
+    persona: str = ""
+    model: str = ""
+    tools: frozenset[str] | None = None
+    strategy: str = ""
+    memory: str = ""
+    max_steps: int = 0
+    is_among_others: bool = False
+
+    @property
+    def stamp(self) -> JsonObject:
+        """The meta of what it writes."""
+        return {"origin": f"{ORIGIN_PREFIX}{self.name}"} if self.name else EMPTY_OBJECT
+
+    @property
+    def viewer(self) -> str | None:
+        """The name under which it sees a shared tape; None if it is alone there."""
+        return self.name if self.name or self.is_among_others else None
+
+
+THE_BOT = Agent()
+"""The bot itself, alone."""
+
+
+def speaker_name(agent: str) -> str:
+    """Return the name that models see of an agent; empty is the bot itself."""
+    return agent or BOT_SPEAKER
+
+
+def writer_of(entry: TapeEntry) -> str:
+    """Return the name of the agent that wrote an entry; empty for the bot itself, for people, and for sub-tasks."""
+    if "fork" in entry.meta:  # it belongs to the agent whose sub-task wrote it
+        return ""
+    origin = text_field(entry.meta, "origin")
+    return origin.removeprefix(ORIGIN_PREFIX) if origin.startswith(ORIGIN_PREFIX) else ""
+
+
+@runtime_checkable
+class AgentDirectory(Protocol):
+    """Knows the agents of a bot."""
+
+    def address(self, inbound: Inbound) -> Inbound:
+        """Return a message with the agents that it asks, by its words; called once, before it is stored."""
+        ...
+
+    async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:
+        """Return the agent that answers these messages of the chat with this tape."""
+        ...
+
+
+class OnlyTheBot:
+    """The directory of a bot without further agents."""
+
+    def address(self, inbound: Inbound) -> Inbound:
+        """See `AgentDirectory.address`: there is nobody else to ask."""
+        return inbound
+
+    async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:  # noqa: ARG002 - see `AgentDirectory`
+        """See `AgentDirectory.choose`."""
+        return THE_BOT
