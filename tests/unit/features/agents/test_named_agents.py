@@ -15,7 +15,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from tests.turns import Bench, Options, asked, assert_rebuilt, calls, running, says
 
-FAMILY = {
+FAMILY: dict[str, dict[str, Any]] = {
     "rosi": {"title": "Rosi", "names": ["Rosi", "Chefin"], "prompt": "You are Rosi, a cook.", "about": "cooking"},
     "tom": {"title": "Tom", "prompt": "You are Tom, a teacher.", "about": "homework"},
 }
