@@ -46,7 +46,7 @@ async def find_quoted(tape: TapeHandle, other: str) -> WindowQuotations:
             named += [(fact, node.until, ids)] if ids else []
     if not named:
         return WindowQuotations()
-    newest = spans_of({max(ids) for _, _, ids in named})
+    newest = spans_of([max(ids) for _, _, ids in named])
     (found,) = await tape.fetch([TapeQuery(other, IdRanges(tuple(newest)))])
     dates = {entry.id: entry.date for entry in found}
     return WindowQuotations(
