@@ -306,15 +306,20 @@ class TestNewest:
 
 
 class TestLive:
+    @pytest.mark.parametrize("strategy", ["window", "retrieval", "compact", "summary", "messages", "full"])
     async def test_what_is_new_shows_at_the_next_step_and_earlier_requests_stay_prefixes(
-        self, store: InMemoryStore
+        self, store: InMemoryStore, strategy: str
     ) -> None:
-        async with viewing(store, calls("act", call_id="a"), calls("act", call_id="b"), says("done")) as view:
+        steps = (says("ok"), calls("act", call_id="a"), calls("act", call_id="b"), says("done"))
+        async with viewing(store, *steps) as view:
+            for line in (f",strategy {strategy}", "when do we leave for the lake?", ",new"):
+                await view.bench.say(line)
+            view.bench.requests.clear()
             await view.grant()
             await view.tell("we leave at nine")
             await view.add()
             view.acts += [lambda: view.tell("no, at ten", sender=BOB), lambda: view.tell("on platform four")]
-            await view.bench.say("when?")
+            await view.bench.say("when do we leave for the lake now?")
             requests = [list(request.messages) for request in view.bench.requests]
             assert ["at ten" in view.shown(number) for number in range(3)] == [False, True, True]
             assert ["platform four" in view.shown(number) for number in range(3)] == [False, False, True]
