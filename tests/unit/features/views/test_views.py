@@ -23,7 +23,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import message, thaw, tool_result
+from bubbot.tape.entry import event, message, thaw, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tool import Effect, Tool
 from tests.callers import by, run
@@ -328,8 +328,14 @@ class TestLive:
             assert [each["role"] for each in requests[2][-3:]] == ["assistant", "tool", "user"]
             facts = await view.bench.events("context/evidence")
             assert [bool(fact["message"]) for fact in facts] == [True, False, False]
+            asked = [each.id for each in await view.bench.entries() if "lake" in str(each.payload.get("content"))]
+            recalled = event("context/recalled", {"message": asked[-1], "entries": [[asked[0], asked[0]]]})
+            await view.bench.tape(HOME).append([recalled])  # as `retrieval` does
             await view.bench.say("thanks")
-            assert list(view.bench.requests[-1].messages)[: len(requests[2])] == requests[2]
+            assert strategy == "retrieval" or list(view.bench.requests[-1].messages)[: len(requests[2])] == requests[2]
+            said = [each.id for each in await view.bench.entries() if each.payload.get("content") == "thanks"]
+            await view.bench.tape(HOME).correct(said[0], "many thanks")  # so that all is converted again
+            assert (await view.bench.say("bye")).text == "ok"
             await view.assert_rebuilt()
 
     async def test_a_revoked_grant_holds_at_the_next_step(self, store: InMemoryStore) -> None:
