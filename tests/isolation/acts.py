@@ -15,7 +15,7 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tool import Tool
 from tests.approving import card_ids
-from tests.isolation.model import INVENT, please
+from tests.isolation.model import ALL_SHOWN, INVENT, please
 from tests.isolation.oracle import Place
 from tests.isolation.world import GUEST, PLACES, SPEAKERS, STRANGER, WAIT, World, account_of
 
@@ -43,7 +43,7 @@ FOR_OWNERS = (
 """What shows owners more than others, if nobody reads along."""
 TURNS_OF_A_SUBJECT = 25
 SUBJECTS: Sequence[Sequence[str]] = (
-    ("remember", "grant", "model_reads", "delete"), ("keep", "link"), ("open_topic", "model_reads"), ("upload", "search", "model_reads"),
+    ("remember", "grant", "model_reads", "delete"), ("keep", "link"), ("open_topic", "model_reads"), ("view", "grant", "invent"), ("view", "keep"), ("upload", "search", "model_reads"),
     ("act", "press", "probe"), ("plan", "send_elsewhere", "probe"), ("audit", "visit", "keep"), ("invent", "change_context", "ask"),
     ("quote", "edit", "hand_over", "command_reads"),
 )  # fmt: skip
@@ -76,7 +76,7 @@ class Acts:
         """
         acts: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (14, self.remember), (10, self.ask), (14, self.model_reads), (12, self.command_reads), (8, self.keep),
-            (6, self.grant), (4, self.link), (4, self.change_context), (5, self.open_topic), (3, self.invent),
+            (6, self.grant), (4, self.link), (4, self.change_context), (5, self.open_topic), (7, self.view), (3, self.invent),
             (5, self.call_any_tool), (3, self.send_elsewhere), (4, self.stranger_speaks), (5, self.burst),
             (4, self.quote), (4, self.upload), (3, self.edit), (3, self.press), (3, self.hand_over), (4, self.act), (5, self.audit),
             (8, self.visit), (5, self.plan), (8, self.probe), (1, self.move), (3, self.delete), (4, self.search),
@@ -296,6 +296,30 @@ class Acts:
             await self.world.say(source, self._fact(), speaker)
         await self.world.say(place, f",topic {name} source={other}", sender)
         await self.world.say(place, self.chance.choice((",chat.read", please("chat_read"))), sender)
+
+    async def view(self) -> None:
+        """A chat is shown a view of another one, perhaps after an owner let it read there, or no longer."""
+        place, sender = self.place()
+        named = self.world.first_name(self.source_for(place))
+        source = next((each for each in PLACES if each.session == named), self.chance.choice(PLACES))
+        owner = self.chance.choice(OWNER_CHATS)
+        if self.chance.random() < 0.8 and source.session != place.session:
+            self._granted.append((source.session, place.session))
+            await self.world.say(owner, f",grant {self.name(source.session)} to {self.name(place.session)}")
+        what = self.chance.choice(("newest", "anchors", "anchors", "search"))
+        change = "add" if self.chance.random() < 0.8 else "remove"
+        await self.world.say(
+            owner, f",view.{change} {self.name(source.session)} {what} chat={self.name(place.session)}"
+        )
+        speaker = source.person or self.chance.choice(SPEAKERS[source.session])
+        if self.chance.random() < 0.5:
+            await self.world.say(source, f",memory.daily scope=user {self._fact()}", speaker)
+            handoff = f',handoff name=phase/trip summary="{self._fact()}"'
+            model = please("tape_handoff", name=self.chance.choice(("phase/trip", ALL_SHOWN)), summary=ALL_SHOWN)
+            await self.world.say(source, self.chance.choice((handoff, model, model)), speaker)
+        else:
+            await self.world.say(source, self._fact(), speaker)
+        await self.world.say(place, self.chance.choice((f"What of {self.keyword()}?", await self._call(place))), sender)
 
     async def invent(self) -> None:
         """A sub-task makes something up for one of its own; later somebody asks in a new window."""

@@ -31,6 +31,7 @@ from bubbot.gateway.admission import AdmissionPolicy, Respond
 from bubbot.log import Redactor
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
+from bubbot.runtime.context import handoffs
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import TapeEntry
@@ -99,6 +100,10 @@ def _read_deleted(patch: pytest.MonkeyPatch) -> None:
         return replace(Corrections.of(entries), hidden=frozenset())
 
     patch.setattr(reading, "Corrections", SimpleNamespace(of=find))
+
+
+async def _cover_everything(*_: object) -> bool:
+    return True
 
 
 # Memory
@@ -195,6 +200,7 @@ GUARDS: Mapping[str, Removal] = {
     "the chat of a thread": _read_from_threads,
     "the binding of a topic": _trust_bindings,
     "what was deleted": _read_deleted,
+    "what a handoff sums up": replaced(handoffs, "_rests_on_messages", _cover_everything),
     "own memory in groups": _choose(is_direct=True),
     "own memory elsewhere": _choose(replies_elsewhere=False),
     "who writes for everybody": _choose(role=Role.OWNER),

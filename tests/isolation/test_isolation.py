@@ -16,7 +16,7 @@ LOOKED_AT = (
     "request", "sub-task", "sent", "preview", "edit", "evidence", "own memory", "summary", "secret", "linked", "revoked", "granted",
     "job elsewhere", "page", "audited page", "spans", "log", "export", "chat.read", "tape.search", "tape.read", "memory.recall",
     "memory.why", "session.why", "session.context", "tape.graph", "topic.open", "tape.handoff", "schedule.list", "approval.list",
-    "audit.revoke", "session.explain", "session.usage",
+    "audit.revoke", "session.explain", "session.usage", "view", "view of anchors", "view.add",
 )  # fmt: skip
 """What a run has to have watched, so that none of it passes because nothing was looked at."""
 SEEDS = {"sub-tasks in evidence": 3, "the binding of a topic": 4}
