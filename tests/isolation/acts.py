@@ -18,7 +18,7 @@ from bubbot.tape.service import session_tape
 from bubbot.tool import Tool
 from tests.approving import card_ids
 from tests.e2e.test_images import PNG
-from tests.isolation.model import INVENT, please
+from tests.isolation.model import ALL_SHOWN, INVENT, please
 from tests.isolation.oracle import Place
 from tests.isolation.world import GUEST, PLACES, PROGRAMS, STRANGER, WAIT, World, account_of
 from tests.pdfs import pdf
@@ -338,6 +338,31 @@ class Acts:
             await self.world.say(source, self._fact(), speaker)
         await self.world.say(place, f",topic {name} source={other}", sender)
         await self.world.say(place, self.chance.choice((",chat.read", please("chat_read"))), sender)
+
+    @act(7, "views")
+    async def view(self) -> None:
+        """A chat is shown a view of another one, perhaps after an owner let it read there, or no longer."""
+        place, sender = self.place()
+        named = self.world.first_name(self.source_for(place))
+        source = next((each for each in PLACES if each.session == named), self.chance.choice(PLACES))
+        owner = self.chance.choice(OWNER_CHATS)
+        if self.chance.random() < 0.8 and source.session != place.session:
+            self._granted.append((source.session, place.session))
+            await self.world.say(owner, f",grant {self.name(source.session)} to {self.name(place.session)}")
+        what = self.chance.choice(("newest", "anchors", "anchors", "search"))
+        change = "add" if self.chance.random() < 0.8 else "remove"
+        await self.world.say(
+            owner, f",view.{change} {self.name(source.session)} {what} chat={self.name(place.session)}"
+        )
+        speaker = self.speaker(source)
+        if self.chance.random() < 0.5:
+            await self.world.say(source, f",memory.daily scope=user {self._fact()}", speaker)
+            handoff = f',handoff name=phase/trip summary="{self._fact()}"'
+            model = please("tape_handoff", name=self.chance.choice(("phase/trip", ALL_SHOWN)), summary=ALL_SHOWN)
+            await self.world.say(source, self.chance.choice((handoff, model, model)), speaker)
+        else:
+            await self.world.say(source, self._fact(), speaker)
+        await self.world.say(place, self.chance.choice((f"What of {self.keyword()}?", await self._call(place))), sender)
 
     @act(3, "sub-tasks")
     async def invent(self) -> None:

@@ -18,6 +18,8 @@ REPEATED = 25
 """The newest canaries that it repeats: all of them would soon be longer than any context."""
 _CALL = re.compile(r"\s*CALL (\{.*\})")
 _SHOWN = re.compile(rf"^#(\d+) .*?({CANARY.pattern})", re.MULTILINE)
+ALL_SHOWN = "ALL SHOWN"
+"""In the arguments of a call: the newest canaries that the model is shown, in its prompt, too. It does not repeat them."""
 INVENT = "INVENT"
 """The word that lets a sub-task give one of its own a task with a secret."""
 
@@ -71,13 +73,17 @@ class LeakyModel:
                 content = [str(part["text"]) for part in content if part["type"] == "text"][-1]
             last_line = content.rstrip().rpartition("\n")[2]
             if found := _CALL.fullmatch(last_line):
-                yield ModelReply("", (self._call(**json.loads(found[1])),), "tool_calls", usage=usage)
+                known = sorted(set(CANARY.findall(f"{request.system} {request.messages!r}")))[-REPEATED:]
+                call = json.loads(found[1].replace(ALL_SHOWN, " ".join(known)))
+                yield ModelReply("", (self._call(**call),), "tool_calls", usage=usage)
                 return
             if last_line.endswith(INVENT) and any(spec.name == "agent_run" for spec in request.tools):
                 self._secrets = number = self._secrets + 1
                 task = {"task": f"Think of kw{90_000 + number}: zs{number:05}x", "tools": []}
                 yield ModelReply("", (self._call("agent_run", task),), "tool_calls", usage=usage)
                 return
+        if any(ALL_SHOWN in str(message["content"]) for message in request.messages[-3:]):
+            shown = []  # what it has written into a call is told nowhere else
         text = " ".join(["I was shown:", *shown])
         yield TextDelta(text)
         await self._on_text()

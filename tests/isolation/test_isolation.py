@@ -18,6 +18,7 @@ LOOKED_AT = (
     "memory.why", "session.why", "session.context", "tape.graph", "topic.open", "tape.handoff", "schedule.list", "approval.list",
     "audit.revoke", "session.explain", "session.usage", "picture", "file.send", "reaction", "deleted", "typing", "sent to a program",
     "preview to a program", "completion", "knock", "status", "reach", "repeat",
+    "view", "view of anchors", "view.add",
 )  # fmt: skip
 """What a run has to have watched, so that none of it passes because nothing was looked at."""
 

@@ -501,6 +501,8 @@ class World:
         session, text = turn.session, f"{request.system}\n{[dict(message) for message in request.messages]}"
         is_answering = not turn.is_subtask and not is_summary(request)
         self.seen["sub-task" if turn.is_subtask else "summary" if is_summary(request) else "request"] += 1
+        self.seen["view"] += is_answering and ", newest messages" in text
+        self.seen["view of anchors"] += is_answering and ", anchors" in text and "UTC, anchor " in text
         self.seen["evidence"] += is_answering and "Recalled from earlier in this chat" in text
         self.seen["picture"] += "base64," in text
         self.seen["own memory"] += "This person, in every direct chat" in request.system
@@ -536,6 +538,10 @@ class World:
             self._send_elsewhere(turn.cause, session, "")
         if name == "session.explain" and self.oracle.places[session] in PROGRAMS and args["chat"] in self.oracle.places:
             self.oracle.present[session] |= self.oracle.visible(args["chat"])  # whoever has the home may look at it
+        if name in ("topic.open", "topic.bind") or (name == "tape.handoff" and call.call is None):
+            self.oracle.said[session] |= (
+                canaries(args) & self.oracle.present[session]
+            )  # names and states that people typed
         output = await call_next(call)
         self.seen[name] += 1
         self._follow(turn, name, args)
@@ -564,6 +570,9 @@ class World:
                 self.leaks.append(f"{name} in {turn.session}")
             change = oracle.audits.add if name == "audit.add" else oracle.audits.discard
             change((args["auditor"], self.first_name(args["session"])))
+        elif name == "view.add":  # an owner may write into the view of another chat
+            shown = self.first_name(args.get("chat") or turn.session)
+            oracle.present[shown] |= canaries(args) & oracle.present[turn.session]
         elif name == "access.grant":
             oracle.admit(args["channel"] or place.channel, args["id"])
         elif name == "people.export":  # of the chats that one is in

@@ -126,6 +126,7 @@ class ViewService:
             if before is None and len(self.views_of(chat)) >= MAX_VIEWS:
                 raise CommandRefused("chat_view_too_many", chat=chat, number=MAX_VIEWS)
             await self._write(view, ADDED)
+        log.info("view added", extra={"action": "views.added", "session": session, "chat": chat})
         return ViewChange(*view.subject)
 
     @command(
@@ -156,13 +157,12 @@ class ViewService:
             for view in gone:
                 removed = ChatView(*view.subject, view.count, view.start, caller.id)
                 await self._write(removed, REMOVED)
+        log.info("views removed", extra={"action": "views.removed", "session": session, "chat": chat})
         return ViewsRemoved(chat, session, len(gone))
 
     async def _write(self, view: ChatView, event: str) -> None:
         await self._projected.write_checkpoint()
         await self._projected.follow(await self._tape.append([view.to_entry(event)]))
-        action = event.replace("/", ".")
-        log.info(event.replace("/", " "), extra={"action": action, "session": view.session, "chat": view.chat})
 
     async def _find_pair(self, caller: Caller, chat: str, session: str) -> tuple[str, str]:
         """Return the two sessions that the arguments name. Raise `ConfigError` if a name is none."""

@@ -16,7 +16,14 @@ from bubbot.formatting import clean_label
 from bubbot.ports.agents import speaker_name, writer_of
 from bubbot.runtime.context.handoffs import AnchorQuotation, read_anchor_quotations, words_handed_over
 from bubbot.runtime.context.quoting import escape_tags, quote_text
-from bubbot.runtime.context.selectors import EVIDENCE, find_correction, format_sender, is_in_context, text_of
+from bubbot.runtime.context.selectors import (
+    EVIDENCE,
+    PLACED_EVIDENCE,
+    find_correction,
+    format_sender,
+    is_in_context,
+    text_of,
+)
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import EVIDENCE_EVENT, EvidenceNode, EvidenceQuoted
@@ -321,6 +328,6 @@ def _beside(message: TapeEntry, blocks: Sequence[tuple[TapeEntry, str]]) -> Tape
     if made is None or made[0] is not place or made[1] != block:
         # The meta makes it unequal to the plain one, which caches compare; only the cache is trusted.
         copy = replace(message, meta={**message.meta, EVIDENCE: block})
-        copy.cache[EVIDENCE] = block
+        copy.cache[PLACED_EVIDENCE if place is None else EVIDENCE] = block
         made = cache[_COPY] = place, block, copy
     return made[2]

@@ -30,8 +30,9 @@ OWN_PART_KEY = "own"
 BLANK_MESSAGE_TEXT = "[no text]"
 """The replacement of a blank message, which providers refuse."""
 EVIDENCE = "evidence"
-"""The key of the evidence beside a message, or at the place of its fact, in the cache of the entry; see
-`runtime.context.evidence`."""
+"""The key of the evidence beside a message, in the cache of its entry; see `runtime.context.evidence`."""
+PLACED_EVIDENCE = "evidence at its place"
+"""The key of the evidence that stands at the place of its fact, in the cache of the fact's entry."""
 SPEAKER = "speaker"
 """The key of the agent that speaks, in the cache of its message; see `runtime.context.speakers`."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
@@ -178,8 +179,8 @@ def _convert(
             messages += _exchange(entry, exchanges[entry.id])
         elif entry.kind == Kind.MESSAGE:
             messages += convert_message(entry, stamps)
-        elif EVIDENCE in entry.cache:
-            messages.append(ContextMessage({"role": "user", "content": entry.cache[EVIDENCE]}, (entry.id,)))
+        elif PLACED_EVIDENCE in entry.cache:
+            messages.append(ContextMessage({"role": "user", "content": entry.cache[PLACED_EVIDENCE]}, (entry.id,)))
         elif data := find_correction(entry):
             messages += _correction(entry, data, is_here=data["corrects"] in ids)
     return messages

@@ -23,7 +23,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import message, thaw, tool_result
+from bubbot.tape.entry import event, message, thaw, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tool import Effect, Tool
 from tests.callers import by, run
@@ -306,15 +306,20 @@ class TestNewest:
 
 
 class TestLive:
+    @pytest.mark.parametrize("strategy", ["window", "retrieval", "compact", "summary", "messages", "full"])
     async def test_what_is_new_shows_at_the_next_step_and_earlier_requests_stay_prefixes(
-        self, store: InMemoryStore
+        self, store: InMemoryStore, strategy: str
     ) -> None:
-        async with viewing(store, calls("act", call_id="a"), calls("act", call_id="b"), says("done")) as view:
+        steps = (says("ok"), calls("act", call_id="a"), calls("act", call_id="b"), says("done"))
+        async with viewing(store, *steps) as view:
+            for line in (f",strategy {strategy}", "when do we leave for the lake?", ",new"):
+                await view.bench.say(line)
+            view.bench.requests.clear()
             await view.grant()
             await view.tell("we leave at nine")
             await view.add()
             view.acts += [lambda: view.tell("no, at ten", sender=BOB), lambda: view.tell("on platform four")]
-            await view.bench.say("when?")
+            await view.bench.say("when do we leave for the lake now?")
             requests = [list(request.messages) for request in view.bench.requests]
             assert ["at ten" in view.shown(number) for number in range(3)] == [False, True, True]
             assert ["platform four" in view.shown(number) for number in range(3)] == [False, False, True]
@@ -323,8 +328,14 @@ class TestLive:
             assert [each["role"] for each in requests[2][-3:]] == ["assistant", "tool", "user"]
             facts = await view.bench.events("context/evidence")
             assert [bool(fact["message"]) for fact in facts] == [True, False, False]
+            asked = [each.id for each in await view.bench.entries() if "lake" in str(each.payload.get("content"))]
+            recalled = event("context/recalled", {"message": asked[-1], "entries": [[asked[0], asked[0]]]})
+            await view.bench.tape(HOME).append([recalled])  # as `retrieval` does
             await view.bench.say("thanks")
-            assert list(view.bench.requests[-1].messages)[: len(requests[2])] == requests[2]
+            assert strategy == "retrieval" or list(view.bench.requests[-1].messages)[: len(requests[2])] == requests[2]
+            said = [each.id for each in await view.bench.entries() if each.payload.get("content") == "thanks"]
+            await view.bench.tape(HOME).correct(said[0], "many thanks")  # so that all is converted again
+            assert (await view.bench.say("bye")).text == "ok"
             await view.assert_rebuilt()
 
     async def test_a_revoked_grant_holds_at_the_next_step(self, store: InMemoryStore) -> None:
