@@ -403,7 +403,7 @@ class Acts:
 
     @act(4, "files")
     async def upload(self) -> None:
-        """Somebody sends a file; another chat tries to open it, and this one sends it back or quotes it."""
+        """Somebody sends a file; another chat tries to open it, and this one lets the bot send it back."""
         place, sender = self.place()
         file = self._file()
         await self.world.say(place, f"Look at this: {self._fact()}", sender, attachments=(file,))
