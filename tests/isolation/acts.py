@@ -262,7 +262,7 @@ class Acts:
         scope, tool = self.chance.choice(scopes), self.chance.choice(("save", "daily"))
         await self.world.say(place, f",memory.{tool} scope={scope} {self._fact()}", sender)
 
-    @act(6, "grants")
+    @act(6, "grants", "views")
     async def grant(self) -> None:
         """An owner lets one chat read another one, or no longer."""
         readings = self.world.oracle.readings
@@ -364,7 +364,7 @@ class Acts:
             await self.world.say(source, self._fact(), speaker)
         await self.world.say(place, self.chance.choice((f"What of {self.keyword()}?", await self._call(place))), sender)
 
-    @act(3, "sub-tasks")
+    @act(3, "sub-tasks", "views")
     async def invent(self) -> None:
         """A sub-task makes something up for one of its own; later somebody asks in a new window."""
         place, sender = self.place()
@@ -428,7 +428,7 @@ class Acts:
 
     @act(4, "files")
     async def upload(self) -> None:
-        """Somebody sends a file; another chat tries to open it, and this one sends it back or quotes it."""
+        """Somebody sends a file; another chat tries to open it, and this one lets the bot send it back."""
         place, sender = self.place()
         file = self._file()
         await self.world.say(place, f"Look at this: {self._fact()}", sender, attachments=(file,))

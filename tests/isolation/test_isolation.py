@@ -23,7 +23,7 @@ LOOKED_AT = (
 """What a run has to have watched, so that none of it passes because nothing was looked at."""
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
     acts = run(tmp_path / "home", 61, TURNS)
     assert acts.world.leaks == []
@@ -39,7 +39,7 @@ def test_nobody_is_shown_what_belongs_elsewhere_in_many_turns(tmp_path: Path, se
 
 
 @pytest.mark.sampled(12)
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_somebody_sees_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
     GUARDS[guard].remove(monkeypatch)

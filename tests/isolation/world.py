@@ -30,6 +30,7 @@ from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import dump_args
+from bubbot.errors import BubbotError
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.memory.settings import MemorySettings, MemoryViewSettings
@@ -542,7 +543,11 @@ class World:
             self.oracle.said[session] |= (
                 canaries(args) & self.oracle.present[session]
             )  # names and states that people typed
-        output = await call_next(call)
+        try:
+            output = await call_next(call)
+        except BubbotError as error:  # the reason is shown, too, and stays on the tape
+            self.look(name, session, str(error), elsewhere=turn.replies_elsewhere)
+            raise
         self.seen[name] += 1
         self._follow(turn, name, args)
         text = output if isinstance(output, str) else str(output)
@@ -613,7 +618,8 @@ class World:
         for session in self.oracle.places:
             (entries,) = await store.fetch([TapeQuery(session_tape(workspace, session))])
             found = canaries([(entry.payload, entry.meta) for entry in entries])
-            self.leaks += [f"tape of {session}: {word}" for word in sorted(found - self.oracle.present[session])]
+            allowed = self.oracle.present[session] | self.oracle.shared
+            self.leaks += [f"tape of {session}: {word}" for word in sorted(found - allowed)]
         for tape in await store.tapes():
             if tape.name.startswith("bubbot/"):
                 (entries,) = await store.fetch([TapeQuery(tape.name)])
@@ -643,7 +649,7 @@ class World:
         for place, session in enumerate(oracle.places):
             further = (("tape", "graph"), ("context", "compare"), ("why",), ("tape", "show"), ("memory", "show"))
             for command in (("tape", "export"), ("memory", "export"), further[place % len(further)]):
-                self._export(oracle.present[session], *command, session)
+                self._export(oracle.present[session] | oracle.shared, *command, session)
         for account in {account_of(place) for place in PLACES if place.person is not None}:
             self._export(oracle.own_memory(account), "memory", "export", "--user", ":".join(account))
         self._export(oracle.shared, "memory", "export", "--workspace")
