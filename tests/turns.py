@@ -25,7 +25,7 @@ from bubbot.features.approvals.facts import SESSION_EVENTS
 from bubbot.features.attachments.commands import file_tools
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.conversation.feature import conversation_feature
-from bubbot.features.conversation.reset import FindCopies
+from bubbot.features.conversation.reset import FindCopies, FindOwners
 from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.memories import MemorySources
@@ -253,6 +253,7 @@ class Options:
     memory_strategies: InstalledMemory = field(default_factory=InstalledMemory)
     on_shared: Callable[[SharedZones], None] = lambda _: None
     find_copies: FindCopies | None = None
+    find_owners: FindOwners | None = None
     restart: Callable[[], None] = lambda: None
     lessons: ModelLessons = field(default_factory=lambda: no_lessons())  # noqa: PLW0108 - defined below
 
@@ -509,6 +510,7 @@ def _parts(
         find_traces=None if memory.shared is None else memory.shared.find_traces,
         wait_until_sent=wait_until_sent,
         find_copies=options.find_copies,
+        find_owners=options.find_owners,
         restart=options.restart,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))

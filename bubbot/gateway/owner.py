@@ -68,12 +68,14 @@ class OwnerNames:
         Args:
             sessions: the chats of whoever asks: owners who wrote elsewhere only are not named; None: all are.
         """
-        owners, names = self._list_owners(channel), dict[str, str]()
+        owners, names, found = self._list_owners(channel), dict[str, str](), list[TapeEntry]()
         for tape in self._open_tape(f"{INBOX_PREFIX}{channel}").shards() if owners else ():
             query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=MAX_FACTS_READ)
-            for entry in (await tape.fetch([query]))[0]:
-                sender = entry.data.get("sender") if not entry.erased else None
-                number = text_field(sender, "id") if isinstance(sender, Mapping) else ""
-                if number in owners and (sessions is None or text_field(entry.data, "session") in sessions):
-                    names.setdefault(number, escape_label(text_field(sender, "name")) or number)
+            found += [entry for entry in (await tape.fetch([query]))[0] if not entry.erased]
+        for entry in sorted(found, key=lambda entry: entry.date):
+            sender = entry.data.get("sender")
+            if not isinstance(sender, Mapping) or (number := text_field(sender, "id")) not in owners:
+                continue
+            if sessions is None or text_field(entry.data, "session") in sessions:
+                names[number] = escape_label(text_field(sender, "name")) or number  # the newest name stays
         return tuple(sorted(names.values()))

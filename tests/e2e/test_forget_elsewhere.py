@@ -15,7 +15,9 @@ from tests.e2e.forgotten_person import SCRIPT, canary
 from tests.e2e.on_discord import said, texts
 from tests.e2e.platforms import OnDiscord, OnTelegram
 from tests.e2e.test_telegram import texts as telegram_texts
+from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server as TelegramServer
+from tests.fakes.botapi.world import User as TelegramUser
 from tests.fakes.discordapi.desk import Interaction
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server as DiscordServer
@@ -41,6 +43,13 @@ async def command(home: Path, *words: str) -> str:
     done = await asyncio.to_thread(run, home, *words)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
+
+
+async def tell(server: TelegramServer, room: Gathering, text: str, who: TelegramUser | None = None) -> None:
+    """Say something on Telegram, and wait for the answer."""
+    before = len(telegram_texts(room))
+    room.say(text, who)
+    await server.until(lambda: len(telegram_texts(room)) > before, WAIT)
 
 
 class Talk:
@@ -150,15 +159,10 @@ async def test_a_person_with_accounts_on_two_platforms_is_forgotten_on_both_with
         talk = Talk(discord)
         async with running(home) as daemon:
             await discord.until(lambda: discord.gateway.connected, WAIT)
-            for room, text in (
-                (his, "my own words stay here"),
-                (hers, f"on the phone I say {canary('direct')}"),
-                (family, f"@bubbot_bot and here {canary('group')}"),
-                (hers, ",link"),
-            ):
-                before = len(telegram_texts(room))
-                room.say(text, ann if room is family else None)
-                await telegram.until(lambda room=room, before=before: len(telegram_texts(room)) > before, WAIT)
+            await tell(telegram, his, "my own words stay here")
+            await tell(telegram, hers, f"on the phone I say {canary('direct')}")
+            await tell(telegram, family, f"@bubbot_bot and here {canary('group')}", ann)
+            await tell(telegram, hers, ",link")
             code = re.search(r"\b[2-9A-Z]{8}\b", telegram_texts(hers)[-1])
             assert code
             await talk.say(elsewhere, other, f",link {code[0]}")
@@ -174,6 +178,7 @@ async def test_a_person_with_accounts_on_two_platforms_is_forgotten_on_both_with
             assert "I know 8 messages of yours, in 3 chat(s)" in texts(discord, elsewhere)[-1], "of both accounts"
             elsewhere.say(other, ",forget.me confirm=true")
             await discord.until(lambda: "action=run.again" in daemon.errors, WAIT)
+            assert "an owner of the bot decides" in texts(discord, elsewhere)[-1], "there is none on Discord"
             await telegram.until(lambda: "asked to be forgotten" in telegram_texts(his)[-1], WAIT)
             assert traces(home, planted) == {}, "while the bot runs"
         assert traces(home, planted) == {}

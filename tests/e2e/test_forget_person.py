@@ -64,6 +64,7 @@ async def test_a_person_who_asks_is_forgotten_with_every_canary_and_the_rest_sta
             story.hers.say(",forget.me confirm=true")
             await server.until(lambda: "action=run.again" in daemon.errors, WAIT)
             assert texts(story.hers)[-1].startswith("You are forgotten within some minutes")
+            assert "these decide: Ben." in texts(story.hers)[-1], "she knows the owner from the group"
             story.his.say("are you there?")
             await server.until(lambda: "You said: are you there?" in texts(story.his), WAIT)
             await server.until(lambda: any("/access_forgotten" in text for text in texts(story.his)), WAIT)

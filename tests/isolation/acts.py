@@ -254,7 +254,7 @@ class Acts:
         assert schedule is not None
         return [*schedule.state.jobs] or ["none"]
 
-    @act(8, "memory", "audits")
+    @act(8, "memory", "audits", "views")
     async def keep(self) -> None:
         """Somebody keeps something."""
         place, sender = self.place(DIRECT if self.chance.random() < 0.8 else PLACES)

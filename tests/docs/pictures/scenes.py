@@ -424,6 +424,42 @@ async def draw_discord() -> str:
     )
 
 
+async def draw_forgotten() -> str:
+    """A person who asks to be forgotten, the yes, and what an owner hears of it."""
+    with new_home() as home:
+        async with TelegramServer(limits=None, conflict_pause=0.1) as server:
+            ada, bob = server.user("Ada"), server.user("Bob")
+            keys = {"owners": [ada.id], "members": [bob.id], "debounce": 0, "live": False}
+            configured(home, server, _SCRIPT, **keys)
+            async with running(home) as daemon:
+                alone, hers = server.private(bob), server.private(ada)
+
+                async def say(room: Gathering, text: str, answer: str) -> None:
+                    room.say(text)
+                    await server.until(lambda: any(answer in each for each in _bot_texts(room)))
+
+                await say(hers, "Bob wants to know when to cut roses", "In late winter")
+                await say(alone, "When do I cut roses?", "In late winter")
+                await say(alone, "/forget_me", "I know")
+                asked = next(one for one in alone.chat.messages.values() if "reply_markup" in one)
+                bubbles = [_telegram_bubble(one) for one in alone.chat.messages.values() if "text" in one]
+                ((key,),) = asked["reply_markup"]["inline_keyboard"]
+                alone.press(asked["message_id"], key["callback_data"], bob)
+                await server.until(lambda: "You are forgotten" in _bot_texts(alone)[-1])
+                bubbles += [Bubble("", f"Bob presses [{key['text']}]", is_bot=True)]
+                bubbles += [_telegram_bubble([*alone.chat.messages.values()][-1])]
+                await server.until(lambda: "action=run.again" in daemon.errors)
+                await server.until(lambda: "asked to be forgotten" in _bot_texts(hers)[-1])
+                bubbles += [Bubble("", "The bot starts again. In the chat of the owner:", is_bot=True)]
+                bubbles += [_telegram_bubble([*hers.chat.messages.values()][-1])]
+    return draw_chat(
+        bubbles,
+        title="Telegram",
+        source="What the test server for Telegram received. The answers are scripted.",
+        color="#d9f4c7",
+    )
+
+
 def _discord_bubble(server: DiscordServer, room: Room, number: int) -> Bubble:
     message = room.messages[number]
     text = message.content.replace(server.bot.mention, f"@{server.bot.name}")
@@ -448,6 +484,7 @@ SCENES: dict[str, Draw] = {
     "discord": draw_discord,
     "memory-view": draw_memory_view,
     "topics": draw_topics,
+    "forgotten": draw_forgotten,
 }
 """Functions, some of them coroutine functions, that draw a picture each, by the name of the picture's file."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
@@ -348,7 +348,10 @@ class TestReset:
         async def find(tape: str) -> Sequence[KnownCopies]:
             return await find_copies_of_tape(store, tape, OWN_REFERENCES)
 
-        return Options(role=role, find_copies=find, restart=lambda: restarts.append("now"))
+        async def find_owners(channel: str, sessions: Collection[str] | None) -> Sequence[str]:
+            return [f"Zoe of {channel}", *(["Ben"] if sessions is None else sessions)]
+
+        return Options(role=role, find_copies=find, find_owners=find_owners, restart=lambda: restarts.append("now"))
 
     async def copied(self, bench: Bench, store: TapeStore) -> None:
         """Something is said, and another chat has a copy of it."""
@@ -366,7 +369,8 @@ class TestReset:
         async with running(store, ScriptedModel(), self.looking(store, restarts)) as bench:
             await self.copied(bench, store)
             asked = (await bench.say(",reset erase")).text
-            assert ("test:other: 1 entries, 0 kept prompts" in asked, "copies=erase" in asked) == (True, True)
+            assert "test:other: 1 entries, 0 kept prompts; these decide there: Zoe of test, Ben" in asked
+            assert "copies=erase" in asked
             assert "my secret plan" in str(await bench.entries()), "it only asked"
             assert "was erased" in (await bench.say(",reset erase copies=erase")).text
             everything = str([await bench.entries(tape.name) for tape in await store.tapes()])
@@ -387,6 +391,7 @@ class TestReset:
             for words in (",reset erase", ",reset erase copies=erase"):
                 asked = (await bench.say(words, direct=False)).text
                 assert "only an owner in a direct chat may erase" in asked
+                assert "these decide there: Zoe of test, test:home\n" in asked, "of those who wrote here"
             assert "my secret plan" in str(await bench.entries())
 
     async def test_a_chat_without_copies_is_erased_at_once(self, store: TapeStore) -> None:
