@@ -303,7 +303,7 @@ class BotFeatures:
                 restart=self._kernel.restart,
                 bot_name=settings.bot.name,
             ),
-            "search": lambda: search_feature(find_visits),
+            "search": lambda: search_feature(find_visits, kernel.find_heads),
             "people": lambda: self._build_people(settings),
             "replay": lambda: replay_feature(kernel, self.consents),
             "usage": lambda: usage_feature(self._usage_reporter),
