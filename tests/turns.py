@@ -519,7 +519,7 @@ def _parts(
     topics = topics_feature(options.topics, options.read_session)
     features = [
         conversation,
-        search_feature(),
+        search_feature(find_heads=head_finder(options.read_session)),
         topics,
         why_feature(OWN_STRATEGIES, find_heads=head_finder(options.read_session)),
         memory.feature(),

@@ -324,7 +324,7 @@ class BotFeatures:
                 restart=self._kernel.restart,
                 bot_name=settings.bot.name,
             ),
-            "search": lambda: search_feature(find_visits),
+            "search": lambda: search_feature(find_visits, kernel.find_heads),
             "agents": lambda: self._build_agents(settings, models),
             "replay": lambda: replay_feature(kernel, self.consents),
             "usage": lambda: usage_feature(self._usage_reporter),

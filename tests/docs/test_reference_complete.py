@@ -44,6 +44,7 @@ PASSED_ON = {
     "bubbot/runtime/session.py:_record_failure",  # the kind of the error that ended the turn
     "bubbot/tape/fact.py:to_entry",  # a name of its class
     "bubbot/runtime/preparation.py:_make_entry",  # `context/prepared`, or an event of a package
+    "bubbot/runtime/handoffs.py:run_handoff",  # `auto_handoff/` and the name of a strategy
     "bubbot/gateway/inbox_views.py:change_entry",  # that of its class
     "bubbot/gateway/inbox_views.py:inbound_entry",  # that of a class
     "bubbot/tape/handle.py:append_event",

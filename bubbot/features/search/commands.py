@@ -7,17 +7,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, structs
 from msgspec.structs import asdict
 
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import ValueInvalid
 from bubbot.features.search.view import SEARCH_TOOL, Match, SearchHit, SearchResult, SearchView
+from bubbot.ports.turn import Turn
+from bubbot.runtime.context.copies import FindHeads, check_copies, find_no_heads
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.shell_command import Argument
-from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import Span, date_bounds, format_date
+from bubbot.tape.handle import TapeHandle, spans_of
+from bubbot.tape.query import IdRanges, Span, TapeQuery, date_bounds, format_date
 from bubbot.texts import Texts
 from bubbot.times.past import read_past_day
 from bubbot.tool import READS_PEOPLE, CommandHelp, HelpTopic
@@ -111,9 +113,10 @@ def _describe_scope(asked: SearchArgs, texts: Texts) -> str:
 class SearchCommands:
     """The search of a chat, and of any tape in a shell."""
 
-    def __init__(self, find_topic: FindTopic | None = None) -> None:
-        """Take what knows the topics of a chat; None if nothing does."""
+    def __init__(self, find_topic: FindTopic | None = None, find_heads: FindHeads = find_no_heads) -> None:
+        """See `search_feature`."""
         self._find_topic = find_topic
+        self._find_heads = find_heads
 
     @command(
         "search",
@@ -138,7 +141,19 @@ class SearchCommands:
                 raise ValueInvalid("search_no_topic", topic=args.topic)
             view = replace(view, spans=tuple(spans))
         result = await turn.tape.read(view)
+        if not turn.runs_command:
+            result = await self._without_withheld(turn, result)
         return SearchShown(**asdict(result), asked=args, zone=turn.zone)
+
+    async def _without_withheld(self, turn: Turn, result: SearchResult) -> SearchResult:
+        """Leave out the hits in what was copied of a chat that may not be read here any more: a model must not be shown it again."""
+        spans = spans_of([hit.id for hit in result.hits])
+        if not spans:
+            return result
+        found = await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans)))])
+        withheld = await check_copies(turn, found, self._find_heads)
+        hits = tuple([hit for hit in result.hits if hit.id not in withheld])
+        return structs.replace(result, hits=hits) if withheld else result
 
     @command("tape search <tape> <words>", example="default green tea --since 2026-11-01", effect=READS_PEOPLE)
     async def search_tape(self, caller: Caller, args: SearchTapeArgs) -> SearchResult:

@@ -26,6 +26,7 @@ from bubbot.features.strategies.summaries import SUMMARY_COMMAND
 from bubbot.ports.channel import HUMAN_ORIGIN, Role
 from bubbot.ports.session_names import parse_session
 from bubbot.ports.turn import Turn
+from bubbot.runtime.context.copies import FindHeads, find_no_heads
 from bubbot.runtime.strategy_turns import HandoffRequest
 from bubbot.shell_command import CommandContext
 from bubbot.tape.handle import TapeHandle
@@ -99,8 +100,9 @@ class CompareArgs(Args, frozen=True):
 class ReadingCommands:
     """Open entries of a chat's tape by their ids."""
 
-    def __init__(self, find_size: FindContextSize) -> None:
+    def __init__(self, find_size: FindContextSize, find_heads: FindHeads = find_no_heads) -> None:
         self._find_size = find_size
+        self._find_heads = find_heads
 
     @command(
         "tape read",
@@ -117,6 +119,7 @@ class ReadingCommands:
             parse_spans(args.ids),
             await self._limit(caller.required_turn, args.limit),
             args.offset,
+            find_heads=self._find_heads,
         )
 
     @command(
@@ -137,7 +140,8 @@ class ReadingCommands:
             raise CommandRefused("read_one_id", ids=args.id)
         require_spans(spans, await turn.tape.head())
         ids = await turn.tape.read(NeighboursView(entry, args.number))
-        return await quote_entries(turn, merge_spans(ids, ()), await self._limit(turn, args.limit))
+        limit = await self._limit(turn, args.limit)
+        return await quote_entries(turn, merge_spans(ids, ()), limit, find_heads=self._find_heads)
 
     async def _limit(self, turn: Turn, wanted: int) -> int:
         size = None if turn.runs_command else await self._find_size(turn)

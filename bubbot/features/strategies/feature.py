@@ -41,6 +41,7 @@ class StrategiesFeature:
         """Build it. `passages` is the index for `[context] embeddings`; None if its extra is not installed."""
         self.settings = settings
         self._find_model = find_model
+        self._find_heads = kernel.find_heads
         self._turns = StrategyTurns(kernel.accept, SUMMARY_ORIGIN, SUMMARY_COMMAND)
         self._sizes = ContextSizes(lessons)
         self.choice = StrategyChoice(strategies, settings.selector)
@@ -61,7 +62,7 @@ class StrategiesFeature:
 
     def feature(self) -> Feature:
         """Build the record."""
-        reading, choosing = ReadingCommands(self._context_size), StrategyCommands(self.choice)
+        reading, choosing = ReadingCommands(self._context_size, self._find_heads), StrategyCommands(self.choice)
         return Feature(
             name="strategies",
             tools=(

@@ -15,6 +15,7 @@ from bubbot.errors import CommandRefused
 from bubbot.formatting import clean_label
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
+from bubbot.runtime.context.copies import FindHeads, check_copies, find_no_heads, withhold
 from bubbot.runtime.context.quoting import INDENT, escape_people_text
 from bubbot.runtime.context.selectors import format_sender, text_of
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, estimate_tokens
@@ -260,15 +261,22 @@ class QuotedEntries(Struct, frozen=True):
         return "\n".join(self.lines)
 
 
-async def quote_entries(turn: Turn, spans: Sequence[tuple[int, int]], limit: int, offset: int = 0) -> QuotedEntries:
+async def quote_entries(
+    turn: Turn, spans: Sequence[tuple[int, int]], limit: int, offset: int = 0, *, find_heads: FindHeads = find_no_heads
+) -> QuotedEntries:
     """Quote the entries of these ascending ranges, as many as the limit of tokens allows.
 
-    The first one begins with its character `offset`. Raise `CommandRefused` if the tape has none of them.
+    The first one begins with its character `offset`. A model is not shown what an entry copied of a chat that may not be read
+    here any more; a person who asks has seen it. Raise `CommandRefused` if the tape has none of them.
     """
     texts, head = turn.result_texts, await turn.tape.head()
     require_spans(spans, head)
     ids, rest = split_spans(spans, head)
-    opened = await turn.tape.read(EntriesView(tuple(merge_spans(ids, ()))))
+    view = EntriesView(tuple(merge_spans(ids, ())))
+    answers: Sequence[Sequence[TapeEntry]] = await turn.tape.fetch(view.queries(turn.tape.name))
+    if not turn.runs_command and (withheld := await check_copies(turn, answers, find_heads)):
+        answers = [withhold(part, withheld) for part in answers]
+    opened = view.fold(answers)
     page = _Page(turn, limit, texts.say("read_quoted"))
     cut_at = next_offset = 0
     for entry in opened.entries:

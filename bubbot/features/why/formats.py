@@ -223,7 +223,8 @@ def _format_links(anchor: LineageAnchor, citations: Citations, texts: Texts) -> 
     links = texts.say("why_parents", entries=parents) if parents else ""
     links += texts.say("why_elsewhere", number=anchor.elsewhere) if anchor.elsewhere else ""
     links += texts.say("why_sources", entries=_format_spans(anchor.sources)) if anchor.sources else ""
-    for tape, spans in anchor.cited:
+    for each in anchor.cited:
+        tape, spans = each.tape, each.entries
         if tape in citations.refused:
             links += texts.say("why_cited_refused")
         else:

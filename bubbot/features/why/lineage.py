@@ -22,6 +22,18 @@ MAX_LINEAGE_DEPTH = 20
 MAX_LINEAGE_ANCHORS = 100
 
 
+class CitedEntries(Struct, frozen=True):
+    """Entries of another tape that a summary rests on. A range is its first and last id.
+
+    Attributes:
+        tape: the name of the tape.
+        entries: their ranges.
+    """
+
+    tape: str
+    entries: tuple[tuple[int, ...], ...]
+
+
 class LineageAnchor(Struct, frozen=True):
     """An anchor in the lineage of a window. A range is its first and last id.
 
@@ -33,7 +45,7 @@ class LineageAnchor(Struct, frozen=True):
         elsewhere: how many parents it names on other tapes.
         sources: the ranges of entries that its summary rests on (`source_ids`), anchors among them.
         recalls: the ranges of earlier entries that its window shows.
-        cited: the entries of other tapes that its summary rests on, as pairs of a tape and ranges.
+        cited: the entries of other tapes that its summary rests on.
     """
 
     id: int
@@ -43,7 +55,7 @@ class LineageAnchor(Struct, frozen=True):
     elsewhere: int = 0
     sources: tuple[tuple[int, ...], ...] = ()
     recalls: tuple[tuple[int, ...], ...] = ()
-    cited: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = ()
+    cited: tuple[CitedEntries, ...] = ()
 
 
 class Lineage(Struct, frozen=True):
@@ -100,7 +112,7 @@ def _describe(entry: TapeEntry, tape: str) -> LineageAnchor:
     ids = sources.pop(tape, [])
     recalls = tuple((max(low, 1), high) for low, high in recalled_ranges(entry) if high >= max(low, 1))
     elsewhere = len(parents) - len(own)
-    cited = tuple([(name, tuple(spans_of(numbers))) for name, numbers in sorted(sources.items())])
+    cited = tuple([CitedEntries(name, tuple(spans_of(numbers))) for name, numbers in sorted(sources.items())])
     return LineageAnchor(entry.id, entry.name or "", entry.date, own, elsewhere, tuple(spans_of(ids)), recalls, cited)
 
 
@@ -132,17 +144,17 @@ async def check_citations(
     Args:
         find_heads: returns how far the chat that asks may read other tapes; None: it may read them all.
     """
-    cited = [(anchor, *pair) for anchor in (lineage.anchors if lineage else ()) for pair in anchor.cited]
-    tapes = dict.fromkeys([name for _, name, _ in cited])
+    cited = [(anchor, each) for anchor in (lineage.anchors if lineage else ()) for each in anchor.cited]
+    tapes = dict.fromkeys([each.tape for _, each in cited])
     if not tapes:
         return Citations()
     names = {name: await read_session(tape, name) for name in tapes}
     heads = await find_heads(names) if find_heads else dict.fromkeys(tapes)
     gone = set[tuple[str, int]]()
-    for anchor, name, spans in cited:
-        ranges = [(low, high) for low, high in spans]
-        dates = await read_dates(tape, name, ranges, heads.get(name))
-        gone |= {(name, number) for number in ids_of(ranges, 0) if not is_there(dates, number, anchor.date)}
+    for anchor, each in cited:
+        ranges = [(low, high) for low, high in each.entries]
+        dates = await read_dates(tape, each.tape, ranges, heads.get(each.tape))
+        gone |= {(each.tape, number) for number in ids_of(ranges, 0) if not is_there(dates, number, anchor.date)}
     return Citations(names, frozenset([name for name in tapes if heads.get(name) == 0]), frozenset(gone))
 
 

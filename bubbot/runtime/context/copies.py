@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import AccessError
@@ -141,6 +142,19 @@ async def withhold_copies(
     """Return entries of a tape with a note in place of the words that may not be shown now."""
     ids = await list_withheld(tape, [copy for part in answers for copy in find_copies(tape.name, part)], find_heads)
     return [withhold(part, ids) for part in answers] if ids else [*answers]
+
+
+async def check_copies(turn: Turn, answers: Sequence[Sequence[TapeEntry]], find_heads: FindHeads) -> tuple[int, ...]:
+    """Return the ids of those entries, of which a tool tells a model, whose words may not be shown now.
+
+    What the others hold of other tapes counts as copied by the result of the tool.
+    """
+    copies = [copy for part in answers for copy in find_copies(turn.tape.name, part)]
+    ids = await list_withheld(turn.tape, copies, partial(find_heads, turn))
+    for copy in copies:
+        if copy.entry.id not in ids:
+            turn.copied.extend(copy.sources.items())
+    return ids
 
 
 def withhold(entries: Sequence[TapeEntry], ids: Sequence[int]) -> Sequence[TapeEntry]:

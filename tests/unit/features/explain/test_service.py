@@ -365,7 +365,7 @@ async def test_without_a_guard_a_lie_is_told(guard: str, monkeypatch: pytest.Mon
         if is_removed:
             monkeypatch.setattr(module, name, instead)
             if guard == "granted":
-                grants = [True, True]
+                grants = [True] * 9  # each request asks again, too
         async with explaining(InMemoryStore(), ExplainingModel(), may_read=_counting(grants)) as bench:
             await write(bench, TRAIN, TRAIN)
             await write(bench, TRAIN, session=GRANTED)

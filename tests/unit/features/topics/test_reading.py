@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from bubbot.app.reading import head_finder, session_reader
+from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import ReadSession
 from bubbot.features.access.commands import access_tools
 from bubbot.features.access.service import AccessService
+from bubbot.features.strategies.feature import StrategiesFeature
+from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.settings import TopicSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import ListedPeople
@@ -26,7 +29,8 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService
 from tests.callers import by, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
-from tests.turns import Bench, Options, Played, calls, running, says
+from tests.kernels import make_kernel
+from tests.turns import Bench, Options, Played, calls, no_lessons, running, says
 
 UNUSED: Any = None
 SOURCE = "test:source"
@@ -136,6 +140,47 @@ async def test_what_was_read_is_left_out_of_later_requests_once_it_may_not_be_sh
         (earlier,) = [each for each in await bench.events("loop.step") if each["shown"][-1][0] == SOURCE][-1:]
         asking = await rebuild_request(earlier, bench.tape(), find_heads=find_nothing)
         assert "swordfish" not in str(asking.messages), "whoever asks for it today is held to today's grants"
+
+
+@pytest.mark.law("P1")
+async def test_after_a_revocation_no_tool_opens_for_the_model_what_was_read_before(
+    memory_store: InMemoryStore, access: AccessService, reader: ReadSession
+) -> None:
+    feature = StrategiesFeature(
+        make_kernel(find_heads=head_finder(reader)),
+        ContextSettings(),
+        find_model=lambda turn: turn.runner.find_model(turn),
+        strategies=OWN_STRATEGIES,
+        lessons=no_lessons(),
+        find_price=lambda _: None,
+    ).feature()
+    tools = [tool for tool in feature.tools if tool.name in ("tape.read", "tape.around")]
+    opened = [calls("tape_read", ids=[9]), calls("tape_search", query="swordfish", kinds=["tool_result"])]
+    steps = [
+        says("noted"),
+        calls("chat_read", session=SOURCE),
+        says("done"),
+        *opened,
+        says("done"),
+        *opened,
+        says("done"),
+    ]
+    async with running(memory_store, Played(*steps), Options(read_session=reader, tools=tools)) as bench:
+        await bench.say("the code is swordfish", chat="source")
+        await run(access.grant_reading, by("terminal"), SOURCE, "test:home")
+        await bench.say("what is it?")
+        await bench.say("open it")
+        results = [entry for entry in await bench.entries() if entry.kind == "tool_result"]
+        assert results[0].id == 9
+        assert ["swordfish" in str(entry.payload) for entry in results] == [True, True, True]
+        assert ["sources" in entry.meta for entry in results] == [True, True, True], (
+            "a copy of a copy names the first source"
+        )
+        await run(access.revoke_reading, by("terminal"), SOURCE, "test:home")
+        await bench.say("open it again")
+        texts = [str(each["content"]) for each in bench.requests[-1].messages if each["role"] == "tool"]
+        assert len(texts) == 5
+        assert [text for text in texts if "the code is" in text] == []
 
 
 async def test_what_it_read_elsewhere_and_what_was_hidden_there_is_not_shown(
