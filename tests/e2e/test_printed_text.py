@@ -89,7 +89,11 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "approvals deny": [("approvals", "deny", "ABCDE", "\x1b[2J")],
     "approvals grants": [("approvals", "grants")],
     "approvals revoke": [("approvals", "revoke", "1")],
-    "branch list": [("branch", "list", "default"), ("branch", "list", "default", "1"), ("branch", "list", "evil\x1b[2J")],
+    "branch list": [
+        ("branch", "list", "default"),
+        ("branch", "list", "default", "1"),
+        ("branch", "list", "evil\x1b[2J"),
+    ],
     "why": [("why", "evil"), ("why", "default", "--json"), ("why", "default", "\x1b[2J")],
     "explain": [("explain", "evil", "\x1b[2J"), ("explain", "default", "\x9bwhy?", "--json")],
     "replay": [("replay", "evil"), ("replay", "default", "--json"), ("replay", "\x1b[2J")],
