@@ -238,11 +238,11 @@ class BranchCommands:
         until you choose it."""
         assert self._tasks is not None
         turn = caller.required_turn
+        prompts = [prompt.strip() for prompt in args.prompts.split(PROMPT_SEPARATOR)] if args.prompts.strip() else []
+        alternatives = read_alternatives(args.models, prompts, args.agents)
         self._require_models(turn, args.models)
         for name in args.agents:
             self._tasks.find_callable(turn, name)
-        prompts = [prompt.strip() for prompt in args.prompts.split(PROMPT_SEPARATOR)] if args.prompts.strip() else []
-        alternatives = read_alternatives(args.models, prompts, args.agents)
         tools = choose_tools(self._tasks.available_tools(turn), args.tools)
         group = await BranchService(self._tasks).ask(turn, args.text, alternatives, tools)
         _offer(turn, group)
@@ -296,13 +296,13 @@ class BranchCommands:
         """Raise `CommandRefused` if a model is unknown, or the person may not choose models."""
         assert self._models is not None
         if names and not turn.role.at_least(Role.OWNER):
-            raise CommandRefused("model_for_owner", role=turn.role)
+            raise CommandRefused("branch_model_for_owner", role=turn.role)
         for name in names:
             try:
                 self._models.get_model(name)
             except ConfigError as error:
                 known = ", ".join(self._models.list_names())
-                raise ValueInvalid("model_unknown", name=name, problem=error, names=known) from error
+                raise ValueInvalid("branch_model_unknown", name=name, problem=error, names=known) from error
 
 
 def _compare(group: BranchGroup, only: int = 0) -> BranchesShown:

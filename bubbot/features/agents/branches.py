@@ -6,7 +6,6 @@ or summary shows it. The chosen one is copied with new ids; the copies name the 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -14,6 +13,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, structs, to_builtins
 
+from bubbot.concurrency import task_group
 from bubbot.errors import CommandRefused
 from bubbot.features.agents.facts import (
     AgentEnded,
@@ -73,7 +73,7 @@ class Branch(Struct, frozen=True):
         text: its answer, or why there is none.
         answer: the entry of the answer; None without one.
         entries: the ranges of all that it wrote.
-        models: those that answered.
+        models: those that answered, or were asked in vain.
         steps: model calls.
         input_tokens: tokens that its models read, those of its own sub-tasks included.
         output_tokens: tokens that they wrote.
@@ -263,7 +263,7 @@ class BranchService:
             except TimeoutError:
                 return  # its end is recorded
 
-        async with asyncio.TaskGroup() as running:
+        async with task_group() as running:
             for number, alternative in enumerate(alternatives, 1):
                 running.create_task(run(number, alternative))
         found = await turn.tape.read(BranchGroupView(group))

@@ -125,7 +125,7 @@ class BranchEnded(Fact):
         number: which of the alternatives it is, from 1.
         status: that of its sub-task.
         entries: all that it wrote, the facts of its end included; empty if only these were kept.
-        models: those that answered, in the order of their first answers.
+        models: those that answered, or were asked in vain, in the order of their first calls.
         steps: model calls, without those of its own sub-tasks.
         tools: those that it called, in order.
         usage: the tokens of all its model calls.

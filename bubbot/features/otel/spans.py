@@ -177,6 +177,8 @@ class TurnSpans:
         match entry.kind:
             case Kind.MESSAGE:
                 self._take_message(scope, entry)
+            case Kind.TOOL_CALL | Kind.TOOL_RESULT if "source" in entry.meta:
+                pass  # a copy: the call ran where the original stands
             case Kind.TOOL_CALL:
                 self._take_calls(scope, entry)
             case Kind.TOOL_RESULT:

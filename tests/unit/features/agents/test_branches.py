@@ -141,14 +141,14 @@ class TestAsking:
             (("b/two",), {"model": "b/two"}),
         ]
         assert steps == ["a/one", "b/two"]
-        assert unknown == "I cannot switch to c/three: there is no model c/three. You can choose: scripted, other."
+        assert unknown == "c/three cannot be asked: there is no model c/three. You can name: scripted, other."
         assert plain == "You said: hello"
 
     async def test_only_owners_choose_models_and_members_ask_in_several_ways(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, told(), options(role=Role.MEMBER)) as bench:
             refused = await bench.say(",branch.ask models=a,b Which one?")
             result = await bench.say(f"{ASK} Which one?")
-        assert "only the owner switches models" in refused.text
+        assert "only the owner chooses models; you are a member here" in refused.text
         assert result.text.count("\nplain\n") == 2
 
     @pytest.mark.parametrize(

@@ -174,6 +174,19 @@ async def test_a_sub_task_stands_below_the_call_that_ran_it(tmp_path: Path) -> N
     assert len(parts(root, "gen_ai.input.messages")) == 3
 
 
+async def test_the_copies_of_a_chosen_branch_are_no_calls(tmp_path: Path) -> None:
+    async with receiver() as taken:
+        settings = settings_for(tmp_path, SCRIPT, endpoint=taken.url)
+        async with traced(settings, tmp_path) as bot:
+            await say(bot, ',branch.ask prompts="be brief | give reasons" count words')
+            await say(bot, ",branch.choose 2")
+            await taken.turns(2)
+    asked, chosen = taken.roots
+    assert len(taken.named("execute_tool tape_info")) == 2, "one of each branch"
+    assert taken.tree(chosen) == ["execute_tool branch.choose"]
+    assert asked.trace != chosen.trace
+
+
 async def test_a_sub_task_whose_entries_were_dropped_shows_what_it_cost(tmp_path: Path) -> None:
     taken, root = await trace(tmp_path, "throw away")
     ran = [
