@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from bubbot.app.own_features import settings_schema
 from bubbot.errors import ConfigError
 from bubbot.features.attachments.settings import AttachmentSettings
-from bubbot.features.memory.settings import ZONES_VIEW, MemorySettings
+from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.formatting import did_you_mean
+from bubbot.ports.memory import ZONES_VIEW
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection, format_errors, quote_value
 from bubbot.settings import loader
 from bubbot.settings.loader import SettingProblem, Settings, SettingsExtensions

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from bubbot.features.agents.facts import AgentJoined
 from bubbot.features.agents.settings import AgentSettings, AgentsSettings
-from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY, THE_BOT, Agent, speaker_name
+from bubbot.ports.agents import BOT_SPEAKER, THE_BOT, Agent, speaker_name
 from bubbot.ports.channel import FOREIGN_WORDS, Inbound
 from bubbot.tape.entry import Kind
 from bubbot.tape.handle import TapeHandle
@@ -166,13 +166,14 @@ class ConfiguredAgents:
 
     def _choose_tools(self, settings: AgentSettings) -> frozenset[str] | None:
         patterns = settings.tools
-        if patterns is None and settings.memory != NO_MEMORY:
+        has_own_memory = Agent(memory=settings.memory).has_own_memory
+        if patterns is None and not has_own_memory:
             return None
         offered = [tool.name for tool in self._list_tools() if tool.for_model and not tool.is_reserved]
         chosen = {
             name for name in offered if patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
         }
-        if settings.memory == NO_MEMORY:
+        if has_own_memory:
             chosen = {name for name in chosen if not fnmatchcase(name, MEMORY_TOOLS)}
         return frozenset(chosen)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from bubbot.ports.agents import THE_BOT, Agent
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, list_searchable, sender_id, sender_name
@@ -148,6 +149,7 @@ class SearchView:
         sender: see `TapeQuery.sender`.
         spans: only entries with these ids; None for all.
         excluded_ids: what is no hit, such as the question itself.
+        agent: who searches; what it may not read is no hit.
     """
 
     text: str
@@ -159,6 +161,7 @@ class SearchView:
     excluded_ids: frozenset[int] = frozenset()
     sender: str = ""
     spans: tuple[Span, ...] | None = None
+    agent: Agent = THE_BOT
 
     def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, SearchResult]:
         """Search, one tier after the other until there are enough hits; see `StepwiseView.steps`."""
@@ -280,7 +283,7 @@ class SearchView:
         is_inside = self.spans is None or any(
             low <= entry.id and (high is None or entry.id <= high) for low, high in self.spans
         )
-        return is_content and is_inside and entry.id not in self.excluded_ids
+        return is_content and is_inside and entry.id not in self.excluded_ids and self.agent.may_read(entry)
 
 
 _ID = attrgetter("id")

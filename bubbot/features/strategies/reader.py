@@ -13,6 +13,7 @@ from msgspec import Struct
 from bubbot.command import Caller
 from bubbot.errors import CommandRefused
 from bubbot.formatting import clean_label
+from bubbot.ports.agents import THE_BOT, Agent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
 from bubbot.runtime.context.quoting import INDENT, escape_people_text
@@ -98,10 +99,12 @@ class EntriesView:
     """The entries of these id ranges, without what the bot keeps for itself.
 
     Messages, calls, results, anchors and corrections are opened; the rest is bookkeeping, whose ids are named. Memory is
-    read with its own tools: older versions of it may hold what people wanted forgotten.
+    read with its own tools: older versions of it may hold what people wanted forgotten. What the agent that reads may not
+    look up counts as bookkeeping.
     """
 
     spans: tuple[Span, ...]
+    agent: Agent = THE_BOT
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -112,7 +115,10 @@ class EntriesView:
         """Open the entries."""
         entries, events = answers
         corrections = Corrections.of(events)
-        opened = {entry.id: _open(entry, corrections) for entry in sorted(entries, key=lambda entry: entry.id)}
+        opened = {
+            entry.id: _open(entry, corrections) if self.agent.may_read(entry) else None
+            for entry in sorted(entries, key=lambda entry: entry.id)
+        }
         return OpenedEntries(
             tuple(item for item in opened.values() if item is not None),
             tuple(entry_id for entry_id, item in opened.items() if item is None),
@@ -268,7 +274,8 @@ async def quote_entries(turn: Turn, spans: Sequence[tuple[int, int]], limit: int
     texts, head = turn.result_texts, await turn.tape.head()
     require_spans(spans, head)
     ids, rest = split_spans(spans, head)
-    opened = await turn.tape.read(EntriesView(tuple(merge_spans(ids, ()))))
+    reader = THE_BOT if turn.runs_command else turn.agent
+    opened = await turn.tape.read(EntriesView(tuple(merge_spans(ids, ())), reader))
     page = _Page(turn, limit, texts.say("read_quoted"))
     cut_at = next_offset = 0
     for entry in opened.entries:
