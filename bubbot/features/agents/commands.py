@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
@@ -16,8 +16,7 @@ from bubbot.features.agents.settings import AgentSettings
 from bubbot.features.agents.task import RUN_TOOL, MergeMode
 from bubbot.ports.agents import Agent, speaker_name
 from bubbot.ports.model import NANOS_PER_USD
-from bubbot.ports.turn import Turn
-from bubbot.ports.usage import SpentTotal
+from bubbot.ports.usage import BudgetSubject, SpentTotal
 from bubbot.tape.fact import Cited
 from bubbot.tool import INSIDE, READS_OWN, CommandHelp, EffectKind, HelpTopic, Tool
 
@@ -109,8 +108,8 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
         memory: its memory view; empty for that of the chat.
         lives_here: it has a place in this chat.
         answers_here: it answers messages that call nobody.
-        tokens: those of this month, in all chats; None if unknown.
-        cost_usd: what they cost; None if unknown.
+        tokens: those of this month: of all chats for an owner in a direct chat, else of this one; None for none.
+        cost_usd: what they cost; None for none.
     """
 
     name: str
@@ -153,22 +152,22 @@ class AgentList(Struct, frozen=True):
         return "\n".join([texts.say("agents_head"), *(f"- {each.describe(caller)}" for each in self.agents)])
 
 
-FindSpent: TypeAlias = Callable[[str, str], SpentTotal | None]
-"""Return what an agent spent in a month; None if nobody counts."""
+ReadSpent: TypeAlias = Callable[[str], Awaitable[Mapping[str, SpentTotal]]]
+"""Return what each agent used this month in a chat, or in all if the chat is empty, by name; the bot itself is the empty one."""
 
 
-def spent_nothing(agent: str, month: str) -> SpentTotal | None:
-    """Return None, for a bot without budgets."""
-    return None
+async def spent_nothing(chat: str) -> Mapping[str, SpentTotal]:
+    """Return nothing, for a bot that counts nothing."""
+    return {}
 
 
 class SubTaskCommands:
     """The commands about sub-tasks. A call that is cancelled ends its sub-task."""
 
-    def __init__(self, service: SubTaskService, spent: FindSpent = spent_nothing) -> None:
-        """`spent` returns what an agent spent in a month."""
+    def __init__(self, service: SubTaskService, read_spent: ReadSpent = spent_nothing) -> None:
+        """`read_spent` returns what the agents used this month."""
         self._service = service
-        self._spent = spent
+        self._read_spent = read_spent
 
     @command(
         "agent run",
@@ -233,15 +232,14 @@ class SubTaskCommands:
         """List the agents that may be called in this chat: what each is for, what it may and what it has used this month."""
         turn, agents = caller.required_turn, self._service.agents
         living, default = await agents.find_living(turn.tape), await agents.find_default(turn.tape)
-        rows = [self._describe(turn, name, living, default) for name in ("", *agents.list_callable(turn.session))]
-        return AgentList(tuple(rows))
+        spent = await self._read_spent("" if caller.has_power else BudgetSubject(turn.session).chat)
+        names = ("", *agents.list_callable(turn.session))
+        return AgentList(tuple([self._describe(name, living, default, spent.get(name)) for name in names]))
 
-    def _describe(self, turn: Turn, name: str, living: Collection[str], default: str) -> AgentInfo:
-        """Describe an agent; what it used is that of all chats only for who may know them."""
+    def _describe(self, name: str, living: Collection[str], default: str, spent: SpentTotal | None) -> AgentInfo:
         agents = self._service.agents
         agent = agents.make(name)
         settings = agents.settings.named.get(name, AgentSettings())
-        spent = self._spent(name, f"{turn.now().astimezone(turn.zone):%Y-%m}") if name else None
         return AgentInfo(
             name=speaker_name(name),
             title=agent.title,
@@ -283,9 +281,9 @@ def _answer(ended: Cited[AgentEnded], caller: Caller) -> SubTaskAnswer:
     return answer
 
 
-def agent_tools(service: SubTaskService, spent: FindSpent = spent_nothing) -> list[Tool]:
+def agent_tools(service: SubTaskService, read_spent: ReadSpent = spent_nothing) -> list[Tool]:
     """Build the tools."""
-    commands, timeout = SubTaskCommands(service, spent), service.settings.timeout
+    commands, timeout = SubTaskCommands(service, read_spent), service.settings.timeout
     options: dict[str, dict[str, Any]] = {
         "agent_run": {"is_parallel": True, "timeout": timeout},
         "agent_fork": {"timeout": timeout},

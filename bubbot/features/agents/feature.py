@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bubbot.feature import Feature
 from bubbot.features.agents.calls import AgentCalls
-from bubbot.features.agents.commands import FindSpent, agent_tools, spent_nothing
+from bubbot.features.agents.commands import ReadSpent, agent_tools, spent_nothing
 from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.prompt import AgentPrompt, describe_subtask
 from bubbot.features.agents.service import SubTaskService
@@ -20,16 +20,21 @@ def agents_feature(
     agents: ConfiguredAgents,
     list_tools: Callable[[], Sequence[Tool]],
     strategies: ContextStrategies,
-    spent: FindSpent = spent_nothing,
+    read_spent: ReadSpent = spent_nothing,
 ) -> Feature:
     """Build the record."""
     calls = AgentCalls(agents)
+
+    async def log_unknown() -> None:
+        agents.log_unknown_tools()
+
     return Feature(
         name="agents",
-        tools=agent_tools(SubTaskService(agents, list_tools, strategies), spent),
+        tools=agent_tools(SubTaskService(agents, list_tools, strategies), read_spent),
         services=(agents,),
         prompt=(AgentPrompt(agents).describe, describe_subtask),
         sources={AGENT_ORIGIN: calls},
         around_turn=(calls.around_turn,),
         around_model=(keep_token_limit,),
+        on_recovered=log_unknown,
     )

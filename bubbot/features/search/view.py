@@ -14,7 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from bubbot.ports.agents import THE_BOT, Agent
+from bubbot.ports.agents import THE_BOT, Agent, writer_of
+from bubbot.runtime.context.quoting import clean_name
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, list_searchable, sender_id, sender_name
@@ -89,7 +90,7 @@ class SearchHit(Struct, frozen=True):
         snippet: one line around the match, without the name of who wrote it.
         exact: the text is there as it was typed.
         superseded_by: the correction's id.
-        author: who wrote it: name and id as shown; empty if no person did.
+        author: who wrote it: name and id as shown, or the name of an agent; empty if neither did.
         match: how it matches.
     """
 
@@ -439,7 +440,9 @@ class _Hits:
 
 
 def _author(entry: TapeEntry, name: str) -> str:
-    """Return the name of a person with the id, since a name proves nothing; empty if no person wrote the entry."""
+    """Return the name of a person with the id, since a name proves nothing, or that of an agent; empty if neither wrote it."""
+    if entry.kind == Kind.MESSAGE and (writer := writer_of(entry)):
+        return f"{clean_name(writer)} (agent)"
     line, number = " ".join(name.split()), sender_id(entry.meta)
     return f"{line} ({number})" if line and number else line
 

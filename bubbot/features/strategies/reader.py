@@ -13,10 +13,10 @@ from msgspec import Struct
 from bubbot.command import Caller
 from bubbot.errors import CommandRefused
 from bubbot.formatting import clean_label
-from bubbot.ports.agents import THE_BOT, Agent
+from bubbot.ports.agents import THE_BOT, Agent, writer_of
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
-from bubbot.runtime.context.quoting import INDENT, escape_people_text
+from bubbot.runtime.context.quoting import INDENT, clean_name, escape_people_text
 from bubbot.runtime.context.selectors import format_sender, text_of
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, estimate_tokens
 from bubbot.runtime.turns import read_calls, read_results
@@ -44,7 +44,7 @@ class OpenedEntry(Struct, frozen=True):
         id: its id.
         kind: its kind; `correction` for a correction.
         date: ISO 8601; empty if unknown.
-        author: the shown name and the numeric id of a person, or the name of an anchor; empty for the bot's own.
+        author: the shown name and the numeric id of a person, the name of an agent or of an anchor; empty for the bot's own.
         text: its words; not escaped.
         superseded_by: the id of its newest correction; 0 for none.
         is_person: a person wrote it.
@@ -217,11 +217,14 @@ def _open(entry: TapeEntry, corrections: Corrections) -> OpenedEntry | None:
         return OpenedEntry(entry.id, kind, entry.date, gone="hidden")
     sender = entry.meta.get("sender")
     is_person = entry.payload.get("role") == "user" or kind == CORRECTION
+    author = format_sender(sender) if isinstance(sender, Mapping) and is_person else ""
+    if writer := "" if is_person else writer_of(entry):
+        author = f"{clean_name(writer)} (agent)"
     return OpenedEntry(
         entry.id,
         kind,
         entry.date,
-        author=format_sender(sender) if isinstance(sender, Mapping) and is_person else "",
+        author=author,
         text=describe_content(entry),
         superseded_by=corrections.superseded.get(entry.id, 0),
         is_person=is_person and entry.meta.get("origin", "human") == "human",

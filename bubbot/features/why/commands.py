@@ -145,6 +145,7 @@ class WhyResult(Struct, frozen=True):
         calls: the calls that needed more than a look at what their tools declare, in order.
         lineage: where the window of the last step comes from; None if there was none.
         foreign: the entries that made its words foreign, the most foreign first.
+        agent: the agent that answered; empty for the bot itself.
     """
 
     session: str
@@ -158,6 +159,7 @@ class WhyResult(Struct, frozen=True):
     calls: tuple[CallCheck, ...] = ()
     lineage: Lineage | None = None
     foreign: tuple[ForeignEntry, ...] = ()
+    agent: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -255,6 +257,7 @@ class WhyCommands:
             tuple(CallCheck.of(entry, call) for entry, call in find_checks(record)),
             lineage,
             foreign,
+            record.agent,
             text=text,
         )
 
