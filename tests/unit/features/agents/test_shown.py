@@ -111,4 +111,6 @@ class TestTrace:
             assert "asked by an agent" in listed
             turn = await last_turn(bench)
             assert turn.agent == "tom"
-            assert "<dt>Agent</dt><dd><bdi>tom</bdi></dd>" in await look(pages, f"/session/{tape}/turn/{turn.entries[0].id}")
+            assert "<dt>Agent</dt><dd><bdi>tom</bdi></dd>" in await look(
+                pages, f"/session/{tape}/turn/{turn.entries[0].id}"
+            )
