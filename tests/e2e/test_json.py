@@ -32,6 +32,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "why": ("why", "default"),
     "explain": ("explain", "default", "why tea?"),
     "replay": ("replay", "default"),
+    "agent list": ("agent", "list"),
     "context compare": ("context", "compare", "default"),
     "doctor": ("doctor", "--offline"),
     "tape list": ("tape", "list"),

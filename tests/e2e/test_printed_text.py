@@ -29,6 +29,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     ],
     "tape search": [("tape", "search", "evil", "tea"), ("tape", "search", "evil", "nothing\x1b[2J")],
     "tape anchors": [("tape", "anchors", "evil", "--zones"), ("tape", "anchors", "default")],
+    "agent list": [("agent", "list"), ("agent", "list", "no\x1b[2Jtape")],
     "context compare": [("context", "compare", "evil"), ("context", "compare", "default", "--json")],
     "tape graph": [
         ("tape", "graph", "evil"),

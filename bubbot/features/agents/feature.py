@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from bubbot.feature import Feature
 from bubbot.features.agents.calls import AgentCalls
-from bubbot.features.agents.commands import ReadSpent, agent_tools, spent_nothing
+from bubbot.features.agents.commands import ReadSpent, agent_tools
 from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.prompt import AgentPrompt, describe_subtask
 from bubbot.features.agents.service import SubTaskService
+from bubbot.features.agents.subtasks import subtask_tools
 from bubbot.features.agents.task import keep_token_limit
 from bubbot.ports.channel import AGENT_ORIGIN
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -20,7 +21,7 @@ def agents_feature(
     agents: ConfiguredAgents,
     list_tools: Callable[[], Sequence[Tool]],
     strategies: ContextStrategies,
-    read_spent: ReadSpent = spent_nothing,
+    read_spent: ReadSpent,
 ) -> Feature:
     """Build the record."""
     calls = AgentCalls(agents)
@@ -30,7 +31,7 @@ def agents_feature(
 
     return Feature(
         name="agents",
-        tools=agent_tools(SubTaskService(agents, list_tools, strategies), read_spent),
+        tools=[*subtask_tools(SubTaskService(agents, list_tools, strategies)), *agent_tools(agents, read_spent)],
         services=(agents,),
         prompt=(AgentPrompt(agents).describe, describe_subtask),
         sources={AGENT_ORIGIN: calls},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import message
 from bubbot.texts import Texts
+from tests.e2e import bot, inside
 from tests.family import AGENTS, GROUP, MEMBER, OWNER, Family, family
 from tests.turns import says
 from tests.unit.features.trace.test_pages import look, pages_of
@@ -78,6 +80,23 @@ class TestChat:
             assert await bench.say("Tom, sums?") == ["**Tom:** Four."]
 
 
+class TestShell:
+    def test_agents_are_listed_with_what_each_used(self, tmp_path: Path) -> None:
+        tables = "[model]\nname = 'scripted'\n[agents.rosi]\ntitle = 'Rosi'\nchats = ['telegram:-1']\n[agents.tom]\n"
+        (tmp_path / "config.toml").write_text(tables)
+        assert bot.run(tmp_path, "chat", lines="@tom hello\n").stdout == b"**tom:** You said: @tom hello\n"
+        listed = json.loads(inside.run(tmp_path, "agent", "list", "--json").stdout)["agents"]
+        assert [each["name"] for each in listed] == ["bot", "rosi", "tom"]
+        assert [each["tokens"] is not None for each in listed] == [False, False, True]
+        here = json.loads(inside.run(tmp_path, "agent", "list", "default", "--json").stdout)["agents"]
+        assert [(each["name"], each["lives_here"], each["answers_here"]) for each in here] == [
+            ("bot", True, True),
+            ("tom", True, False),
+        ]
+        shown = inside.run(tmp_path, "tape", "show", "default").stdout.decode()
+        assert "message assistant agent:tom: You said: @tom hello" in shown
+
+
 class TestSums:
     async def test_usage_has_a_table_by_agent(self, tmp_path: Path) -> None:
         async with family(tmp_path, soup()) as bench:
@@ -94,7 +113,7 @@ class TestSums:
             (text,) = await bench.say(",agents", MEMBER)
             _, bot, rosi, tom = text.splitlines()
             assert (bot, rosi) == ("- @bot: bubbot; answers here if nobody is called", "- @rosi: Rosi; cooking")
-            assert tom.startswith("- @tom: Tom; homework; tools: tape.anchors, ")
+            assert tom.startswith("- @tom: Tom; homework; tools: tape.*;")
             assert tom.endswith("; memory: none")
             (text,) = await bench.say(",agents", OWNER, OWNER)
             assert "@rosi: Rosi; cooking; tokens this month: " in text
