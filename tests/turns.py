@@ -65,6 +65,7 @@ from bubbot.ports.health import HealthReport
 from bubbot.ports.memory import InstalledMemory
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.turn import Turn, TurnResult
+from bubbot.ports.usage import SpentTotal
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
@@ -208,6 +209,11 @@ class KeptChannel:
 def no_other(name: str) -> Model:
     """For benches with one model."""
     raise ConfigError(f"there is no model {name}")
+
+
+async def spent_nothing(_chat: str) -> Mapping[str, SpentTotal]:
+    """For benches that count nothing."""
+    return {}
 
 
 async def return_at_once(*_: object) -> None:
@@ -529,7 +535,8 @@ def _parts(
     features += options.features
     if options.agents is not None:
         agents = ConfiguredAgents(options.agents, "bubbot", lambda: tuple(found), find_current_topic)
-        features.append(agents_feature(agents, lambda: tuple(found), options.compose.strategies, models))
+        listed = (lambda: tuple(found), options.compose.strategies, models)
+        features.append(agents_feature(agents, *listed, spent_nothing))
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,

@@ -9,13 +9,15 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.own_features import find_part
 from bubbot.ports.access import ListedPeople, MayRead
-from bubbot.ports.usage import Currency
+from bubbot.ports.usage import Currency, SpentTotal
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
 
 if TYPE_CHECKING:
+    from bubbot.features.agents.commands import ReadSpent
+    from bubbot.features.agents.directory import ConfiguredAgents
     from bubbot.features.budget.limits import ModelFacts
     from bubbot.features.budget.settings import BudgetSettings
     from bubbot.features.memory.opening import MemoryCommandOptions
@@ -57,6 +59,27 @@ def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
         limits = budget_limits(settings.section(BudgetSettings), facts, current_session)
         reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
         return UsageReporter(tape, now, zone, reporter)
+
+    return build
+
+
+def _agent_directory(settings: Settings) -> Callable[..., tuple[ConfiguredAgents, ReadSpent]]:
+    """Return the function that builds the directory of agents without their tools, and the reader of what they used."""
+    # Imported here: agents are for one command of many.
+    from bubbot.features.agents.directory import ConfiguredAgents
+    from bubbot.features.agents.settings import AgentsSettings
+    from bubbot.features.topics.view import find_current_topic
+
+    def build(
+        tape: TapeService, now: Clock, zone: ZoneInfo, current_session: Callable[[str], str]
+    ) -> tuple[ConfiguredAgents, ReadSpent]:
+        reporter = _usage_reporter(settings)(tape, now, zone, current_session)
+
+        async def read_spent(chat: str) -> Mapping[str, SpentTotal]:
+            return (await reporter.read_spending("month", chat)).by_agent
+
+        section, name = settings.section(AgentsSettings), settings.bot.name
+        return ConfiguredAgents(section, name, lambda: (), find_current_topic, current_session), read_spent
 
     return build
 
@@ -128,6 +151,7 @@ def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
 _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
     {
         "access": configured_people,
+        "agents": _agent_directory,
         "budget": budget_settings,
         "memory": _memory_options,
         "people": _people_options,

@@ -63,7 +63,7 @@ from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.session_names import read_session
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.turn import Turn
-from bubbot.ports.usage import AGENT_SCOPE, BUDGET_TAPE, SpentTotal
+from bubbot.ports.usage import BUDGET_TAPE, SpentTotal
 from bubbot.runtime.attachments import TakesAttachments
 from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.ports import MemoryText, StrategySources
@@ -343,7 +343,7 @@ class BotFeatures:
         return features
 
     def _build_agents(self, settings: Settings, models: ModelSet) -> Feature:
-        kernel, budget = self._kernel, self.budget
+        kernel = self._kernel
         agents = ConfiguredAgents(
             settings.section(AgentsSettings),
             settings.bot.name,
@@ -352,10 +352,10 @@ class BotFeatures:
             kernel.current_session,
         )
 
-        def find_spent(agent: str, month: str) -> SpentTotal | None:
-            return budget.budget.spent(AGENT_SCOPE, agent, month) if budget else None
+        async def read_spent(chat: str) -> Mapping[str, SpentTotal]:
+            return (await self._usage_reporter().read_spending("month", chat)).by_agent
 
-        return agents_feature(agents, kernel.list_tools, kernel.strategies, models.sessions, find_spent)
+        return agents_feature(agents, kernel.list_tools, kernel.strategies, models.sessions, read_spent)
 
     def _build_exports(self, settings: Settings) -> ExportCommands:
         return ExportCommands(

@@ -11,16 +11,20 @@ from pydantic import ValidationError
 
 from bubbot.app.own_features import settings_schema
 from bubbot.errors import ConfigError
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.attachments.settings import AttachmentSettings
-from bubbot.features.memory.settings import ZONES_VIEW, MemorySettings
+from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.formatting import did_you_mean
+from bubbot.ports.agents import NO_MEMORY
+from bubbot.ports.memory import ZONES_VIEW
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection, format_errors, quote_value
 from bubbot.settings import loader
 from bubbot.settings.loader import SettingProblem, Settings, SettingsExtensions
 from bubbot.settings.sections import SettingDescription
 from bubbot.settings.sources import describe_unknown_section
+from bubbot.tape.words import fold_text
 
 
 def describe_settings() -> Iterator[SettingDescription]:
@@ -103,6 +107,12 @@ def find_attachment_limit(settings: Settings) -> int:
     return settings.section(AttachmentSettings).max_bytes
 
 
+def list_agent_models(settings: Settings) -> dict[str, str]:
+    """Return the models of agents, by the setting that names each."""
+    named = settings.section(AgentsSettings).named.items()
+    return {f"[agents.{name}] model": agent.model for name, agent in named if agent.model}
+
+
 def find_transcriber(settings: Settings) -> str:
     """Return the name of the model that transcribes voice messages; empty if none."""
     return settings.section(AttachmentSettings).transcription or ""
@@ -113,6 +123,44 @@ def _find_problems(settings: Settings) -> Iterator[SettingProblem]:
     if reason := _describe_unknown_selector(selector):
         yield SettingProblem(("context", "selector"), f"is {reason}")
     yield from _find_view_problems(settings.section(MemorySettings))
+    yield from _find_agent_problems(settings)
+
+
+def _find_agent_problems(settings: Settings) -> Iterator[SettingProblem]:
+    """Find what agents name and there is not, and names and places that two of them have."""
+    taken, keepers = {fold_text(settings.bot.name): "the bot itself"}, dict[str, str]()
+    agents = settings.section(AgentsSettings).named
+    taken |= {name: f"[agents.{name}]" for name in agents}
+    for name, agent in agents.items():
+        own = f"[agents.{name}]"
+        if agent.strategy and (reason := _describe_unknown_selector(agent.strategy)):
+            yield SettingProblem(("agents", name, "strategy"), f"is {reason}")
+        if agent.memory != NO_MEMORY and (reason := _describe_unknown_view(agent.memory, settings)):
+            yield SettingProblem(("agents", name, "memory"), f"is {reason}")
+        for known in agent.spoken_names(name):
+            if (other := taken.setdefault(fold_text(known), own)) != own:
+                key = "names" if known in agent.names else "title"
+                yield SettingProblem(
+                    ("agents", name, key), f"has {quote_value(known)}, which calls {other}; choose another name"
+                )
+        for place in agent.answers:
+            if (other := keepers.setdefault(fold_text(place), own)) != own:
+                yield SettingProblem(
+                    ("agents", name, "answers"),
+                    f"has {quote_value(place)}, where {other} answers; only one agent can answer messages that call nobody",
+                )
+
+
+def _describe_unknown_view(name: str, settings: Settings) -> str:
+    """Return why the name of an agent's memory view is wrong, to follow "memory is"; empty if it is right."""
+    views = settings.section(MemorySettings).views
+    if name in ("", ZONES_VIEW, *views):
+        return ""
+    # Imported here: see `_find_view_problems`.
+    from bubbot.app.installed import find_memory_strategies
+
+    installed = find_memory_strategies().names
+    return "" if name in installed else _describe_unknown_name(name, [NO_MEMORY, ZONES_VIEW, *views, *installed])
 
 
 def _find_view_problems(memory: MemorySettings) -> Iterator[SettingProblem]:

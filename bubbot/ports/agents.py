@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from bubbot.ports.channel import Inbound
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, text_field
+from bubbot.ports.memory import ZONES_VIEW
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, text_field
+from bubbot.tape.events import CommandRun
 from bubbot.tape.handle import TapeHandle
 
 ORIGIN_PREFIX = "agent:"
@@ -20,6 +22,7 @@ BOT_SPEAKER = "bot"
 """The name of the bot itself among several agents; no agent may have it."""
 NO_MEMORY = "none"
 """The memory view of an agent that is shown no memory."""
+_CALLS = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,23 @@ class Agent:
     def stamp(self) -> JsonObject:
         """The meta of what it writes."""
         return {"origin": f"{ORIGIN_PREFIX}{self.name}"} if self.name else EMPTY_OBJECT
+
+    @property
+    def has_own_memory(self) -> bool:
+        """True if it is shown another memory than the chat's, or none: what the chat remembers is kept from it."""
+        return self.memory not in ("", ZONES_VIEW)
+
+    def may_read(self, entry: TapeEntry) -> bool:
+        """Return true if it may look an entry of its chat up: with a memory of its own it may not look up the chat's, nor
+        what other agents' tools found there.
+        """
+        if not self.has_own_memory:
+            return True
+        if entry.kind in _CALLS:
+            return "fork" not in entry.meta and writer_of(entry) == self.name
+        if entry.name in CommandRun.EVENTS:
+            return not text_field(entry.data, "name").startswith("memory.")
+        return not (entry.name or "").startswith(("memory/", "memory."))
 
     @property
     def viewer(self) -> str | None:

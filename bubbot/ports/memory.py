@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 from bubbot.tape.provenance import Source
 
 NodeKind: TypeAlias = Literal["zone", "topic", "anchor", "tape"]
+ZONES_VIEW = "zones"
+"""The memory view that every bot has: the zones, as `[memory] zones` orders them."""
 MEMORY_GROUP = "bubbot.memory"
 """The entry points of packages that choose what a memory view shows."""
 

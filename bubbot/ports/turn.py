@@ -12,6 +12,8 @@ from bubbot.errors import ModelCallDenied
 from bubbot.identity import is_id
 from bubbot.ports.agents import THE_BOT, Agent
 from bubbot.ports.channel import (
+    AGENT_ORIGIN,
+    APPROVAL_ORIGIN,
     HUMAN_ORIGIN,
     Button,
     Deletion,
@@ -351,6 +353,12 @@ class Turn:
     def is_direct(self) -> bool:
         """True if nobody else reads along: never without the messages that it answers."""
         return bool(self.inbounds) and all(accepted.inbound.direct for accepted in self.inbounds)
+
+    @property
+    def works_for_person(self) -> bool:
+        """True if a person wrote what it answers, or said yes to what it continues, or if an agent asks it for a person."""
+        origins = {accepted.inbound.origin for accepted in self.inbounds} or {self.origin}
+        return origins <= {HUMAN_ORIGIN, APPROVAL_ORIGIN, AGENT_ORIGIN}
 
     @property
     def has_power_over_other_chats(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bubbot.ports.agents import writer_of
 from bubbot.ports.model import ToolCall
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START
@@ -282,6 +283,11 @@ class TurnRecord:
     def id(self) -> str:
         """Its id; empty if it has none."""
         return text_field(self.entries[0].meta, "turn") if self.entries else ""
+
+    @property
+    def agent(self) -> str:
+        """The agent that answered; empty for the bot itself."""
+        return writer_of(self.entries[0]) if self.entries else ""
 
     @property
     def status(self) -> str:

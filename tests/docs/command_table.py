@@ -20,7 +20,7 @@ from tests.docs.pages import ROOT
 FILE = ROOT / "bubbot" / "app" / "command_table.py"
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Talk": ("chat", "ask"),
-    "Look": ("status", "usage", "context", "why", "explain", "replay", "trace", "doctor", "help"),
+    "Look": ("status", "usage", "agent", "context", "why", "explain", "replay", "trace", "doctor", "help"),
     "Change": ("tape", "memory", "schedule", "approvals", "access"),
     "Set up": ("init", "model", "completion", "config"),
     "Operate": ("run", "reload", "service", "backup", "restore"),

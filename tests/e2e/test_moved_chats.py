@@ -19,7 +19,7 @@ FIRST, NOW = "telegram:-1", "telegram:-1001"
 CONFIG = '[channels.telegram]\ntoken = "12345678:' + "c" * 35 + '"\n'
 CHAT_FIELDS = {"session", "chat", "source", "reader", "to", "tape"}
 """The names of arguments that are chats."""
-THROUGH_THE_TAPE = {"tape", "memory", "context", "why", "branch", "explain", "replay"}
+THROUGH_THE_TAPE = {"tape", "memory", "context", "why", "agent", "explain", "replay"}
 """Commands that open the tape of the chat (`find_tape`); `tests/unit/ports/test_session_names.py` is about that."""
 NAMED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "access grant-reading": (("telegram:7", NOW), ("reader",)),

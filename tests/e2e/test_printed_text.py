@@ -29,6 +29,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     ],
     "tape search": [("tape", "search", "evil", "tea"), ("tape", "search", "evil", "nothing\x1b[2J")],
     "tape anchors": [("tape", "anchors", "evil", "--zones"), ("tape", "anchors", "default")],
+    "agent list": [("agent", "list"), ("agent", "list", "no\x1b[2Jtape")],
     "context compare": [("context", "compare", "evil"), ("context", "compare", "default", "--json")],
     "tape graph": [
         ("tape", "graph", "evil"),
@@ -93,8 +94,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "approvals grants": [("approvals", "grants")],
     "approvals revoke": [("approvals", "revoke", "1")],
     "branch list": [
-        ("branch", "list", "default"),
-        ("branch", "list", "default", "1"),
+        ("agent", "branches", "default"),
+        ("agent", "branches", "default", "1"),
         ("branch", "list", "evil\x1b[2J"),
     ],
     "why": [("why", "evil"), ("why", "default", "--json"), ("why", "default", "\x1b[2J")],

@@ -20,6 +20,7 @@ from bubbot.cli.tape.commands import STORE_COMMANDS
 from bubbot.cli.tape.files import export_tape, import_tape
 from bubbot.cli.tape.repair import repair_tapes
 from bubbot.cli.tape.results import EntryLine
+from bubbot.ports.agents import ORIGIN_PREFIX, writer_of
 from bubbot.ports.session_names import find_tape
 from bubbot.shell_command import Argument, CommandGroup, CommandSyntax, require_head
 from bubbot.stores.jsonl import line_fields
@@ -115,7 +116,9 @@ def format_tape_entry(entry: TapeEntry) -> str:
     payload = thaw(entry.payload)
     if entry.kind == "message" and isinstance(payload.get("content"), str):
         thoughts = f" (thoughts: {payload[THOUGHTS]})" if THOUGHTS in payload else ""
-        text = f"{payload.get('role')}: {payload['content']}{thoughts}"
+        writer = writer_of(entry)
+        role = f"{payload.get('role')} {ORIGIN_PREFIX}{writer}" if writer else payload.get("role")
+        text = f"{role}: {payload['content']}{thoughts}"
     else:
         text = json.dumps(payload, ensure_ascii=False)
     printed = "".join(char if char.isprintable() else " " for char in text)

@@ -249,7 +249,7 @@ class BranchCommands:
         return _compare(group)
 
     @command(
-        "branch list [session] [number]",
+        "agent branches [session] [number]",
         chat=("branch.list", "branches"),
         form="[number]",
         example="telegram:42 2",

@@ -37,7 +37,13 @@ class AgentCalls:
         if turn.agent.name and turn.agent.name not in await self._agents.find_living(turn.tape):
             await turn.tape.append([AgentJoined(turn.agent.name).to_entry()])
         outcome = await call_next(turn)
-        if turn.inbounds and turn.role is not Role.STRANGER and outcome.status in ("answered", "silent", "failed"):
+        # A job that calls agents would give them more than it may do itself: it orders sub-tasks.
+        if (
+            turn.inbounds
+            and turn.works_for_person
+            and turn.role is not Role.STRANGER
+            and outcome.status in ("answered", "silent", "failed")
+        ):
             self._call_others(turn, outcome)
         return outcome
 

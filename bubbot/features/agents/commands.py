@@ -1,124 +1,49 @@
-"""The commands: a sub-task that a model or a person asks for, a question beside the conversation, and branches."""
+"""The command that lists agents: what each is for, what it may and what it has used; in a chat and in a shell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from bubbot.arguments.fields import Args
+from bubbot.arguments.fields import Args, NoArguments
 from bubbot.command import Caller, command, make_group, make_tools
-from bubbot.errors import CommandRefused, ToolFailed
 from bubbot.features.agents.branch_commands import BranchCommands
-from bubbot.features.agents.branches import MAX_BRANCHES
-from bubbot.features.agents.facts import AgentEnded
-from bubbot.features.agents.service import SubTaskService, choose_tools
+from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.settings import AgentSettings
-from bubbot.features.agents.task import ORDER_TOOL, RUN_TOOL, MergeMode
 from bubbot.ports.agents import speaker_name
 from bubbot.ports.model import NANOS_PER_USD
-from bubbot.ports.turn import Turn
-from bubbot.ports.usage import SpentTotal
-from bubbot.runtime.models import SessionModels
-from bubbot.tape.fact import Cited
-from bubbot.tool import INSIDE, READS_OWN, CommandHelp, HelpTopic, Tool
+from bubbot.ports.session_names import read_current_sessions
+from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject, SpentTotal
+from bubbot.shell_command import Argument, CommandContext
+from bubbot.tape.handle import TapeHandle
+from bubbot.tool import READS_OWN, CommandHelp, HelpTopic, Tool
 
-MAX_TASK_CHARS = 20_000
-"""Characters of a task at most."""
-FORK_NAME = "fork"
-"""The name of the sub-tasks that `,fork` runs."""
-LABEL_FORM = {"form": "1 to 32 small letters, digits and hyphens, with no hyphen first"}
+ReadSpent: TypeAlias = Callable[[str], Awaitable[Mapping[str, SpentTotal]]]
+"""Return what each agent used this month in a chat, or in all if the chat is empty, by name; the bot itself is the empty one."""
 
 
-class RunTaskArgs(Args, frozen=True):
-    """A sub-task, and what it may do."""
+class AgentListArgs(Args, frozen=True):
+    """The agents of which chat."""
 
-    task: Annotated[
-        str,
-        Meta(
-            description="the task, with all that it needs: nothing else is shown",
-            min_length=1,
-            max_length=MAX_TASK_CHARS,
-        ),
-    ]
-    name: Annotated[str, Meta(description="a short label", pattern=r"^[a-z0-9][a-z0-9-]{0,31}\Z", extra=LABEL_FORM)] = (
-        "task"
-    )
-    tools: Annotated[tuple[str, ...] | None, Meta(description="tools it may use; default: all that only read")] = None
-    steps: Annotated[int, Meta(description="model calls at most", ge=1)] | None = None
-    budget: Annotated[int, Meta(description="tokens at most, read and written", ge=1)] | None = None
-    mode: Annotated[
-        MergeMode,
-        Meta(description="delta keeps all that it did; result keeps only its result, unless it changed something"),
-    ] = "delta"
-
-
-class OrderArgs(RunTaskArgs, frozen=True, kw_only=True):
-    """A sub-task for a named agent."""
-
-    agent: Annotated[str, Meta(description="the agent that shall do it, by name", min_length=1)]
-
-
-class AskAsideArgs(Args, frozen=True):
-    """A question beside the conversation."""
-
-    text: Annotated[str, Meta(description="the question or task", min_length=1, max_length=MAX_TASK_CHARS)]
-    merge: Annotated[
-        MergeMode,
-        Meta(description="result keeps only the answer, unless something was changed; delta keeps all of it"),
-    ] = "result"
-
-
-class SubTaskAnswer(Struct, frozen=True):
-    """The answer of a sub-task.
-
-    Attributes:
-        ended: how it ended, as the tape of its turn has it.
-    """
-
-    ended: Cited[AgentEnded]
-
-    def describe(self, caller: Caller) -> str:
-        """Write the answer, or why there is none, and cite the entries."""
-        text = self.ended.fact.result or caller.result_texts.say("agent_silent")
-        return f"{text}\n\n{self._cite(caller)}"
-
-    def _cite(self, caller: Caller) -> str:
-        """Name the entries, and what it used. Those of a fork of a fork have no ids yet: the fork names them."""
-        fact, texts, turn = self.ended.fact, caller.result_texts, caller.required_turn
-        tokens = fact.usage.input_tokens + fact.usage.output_tokens
-        if turn.is_subtask:
-            return texts.say("agent_cited_fork", name=fact.name, fork=fact.fork, steps=fact.steps, tokens=tokens)
-        spans = fact.entries or [[self.ended.id, self.ended.id]]
-        low, high = spans[0][0], spans[-1][-1]
-        entries = f"#{low}" if low == high else f"#{low}-#{high}"
-        if turn.runs_command:  # people find the fork on the tape
-            return texts.say("agent_entries", entries=entries, steps=fact.steps, tokens=tokens)
-        return texts.say(
-            "agent_cited" if fact.merged else "agent_cited_result",
-            name=fact.name,
-            entries=entries,
-            fork=fact.fork,
-            steps=fact.steps,
-            tokens=tokens,
-        )
+    session: Annotated[str, Argument("those of this chat, such as telegram:42 (default: all)")] = ""
 
 
 class AgentInfo(Struct, frozen=True, kw_only=True):
-    """An agent as people in a chat see it.
+    """An agent.
 
     Attributes:
         name: as `@name` calls it; `bot` for the bot itself.
         title: the name that people see.
         about: what it is for.
         model: the model that it asks; empty for that of the chat.
-        tools: the tools that it may call at most; None: all that the person may.
+        tools: the tools that it may call at most, as the settings name them; None: all that the person may.
         memory: its memory view; empty for that of the chat.
-        lives_here: it has a place in this chat.
+        lives_here: it has a place in this chat; false if no chat is named.
         answers_here: it answers messages that call nobody.
-        tokens: those of this month, in all chats; None if unknown.
-        cost_usd: what they cost; None if unknown.
+        tokens: those of this month: of all chats for an owner in a direct chat or a shell, else of this one; None for none.
+        cost_usd: what they cost; None for none.
     """
 
     name: str
@@ -140,11 +65,10 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
         parts += [texts.say("agent_answers_here")] if self.answers_here else []
         parts += [texts.say("agent_model", model=self.model)] if self.model else []
         if self.tools is not None:
-            parts.append(
-                texts.say("agent_tools", names=", ".join(self.tools)) if self.tools else texts.say("agent_toolless")
-            )
+            names = ", ".join(self.tools)
+            parts.append(texts.say("agent_tools", names=names) if names else texts.say("agent_toolless"))
         parts += [texts.say("agent_memory", name=self.memory)] if self.memory else []
-        parts += [texts.say("agent_used", tokens=self.tokens)] if self.tokens else []
+        parts += [texts.say("agent_used", tokens=texts.format_number(f"{self.tokens:,}"))] if self.tokens else []
         return "; ".join(parts)
 
 
@@ -161,167 +85,84 @@ class AgentList(Struct, frozen=True):
         return "\n".join([texts.say("agents_head"), *(f"- {each.describe(caller)}" for each in self.agents)])
 
 
-FindSpent: TypeAlias = Callable[[str, str], SpentTotal | None]
-"""Return what an agent spent in a month; None if nobody counts."""
+class AgentCommands:
+    """The command about the agents that the settings name."""
 
-
-def spent_nothing(agent: str, month: str) -> SpentTotal | None:
-    """Return None, for a bot without budgets."""
-    return None
-
-
-class SubTaskCommands:
-    """The commands about sub-tasks. A call that is cancelled ends its sub-task."""
-
-    def __init__(self, service: SubTaskService, spent: FindSpent = spent_nothing) -> None:
-        """`spent` returns what an agent spent in a month."""
-        self._service = service
-        self._spent = spent
+    def __init__(self, agents: ConfiguredAgents, read_spent: ReadSpent) -> None:
+        """`read_spent` returns what the agents used this month."""
+        self._agents = agents
+        self._read_spent = read_spent
 
     @command(
-        "agent run",
-        chat=(RUN_TOOL,),
-        in_shell=False,
-        effect=INSIDE,
-        writes=False,
-        for_model=True,
-        help=CommandHelp(
-            HelpTopic.TALK,
-            "Run a task apart from this chat",
-            (",agent.run What did we say about Rome?", ",agent.run tools=tape.search steps=3 What is planned for May?"),
-        ),
-    )
-    async def run(self, caller: Caller, args: RunTaskArgs) -> SubTaskAnswer:
-        """Give a sub-task to an assistant that sees only the task, and return its result. Several calls run at the same time."""
-        if args.name in self._service.agents.settings.named:  # its entries would look like those of the agent
-            raise CommandRefused("agent_label_taken", name=args.name)
-        available = self._service.available_tools(caller.required_turn)
-        return await self._run(caller, args, available, args.name)
-
-    @command(
-        "agent order",
-        chat=(ORDER_TOOL,),
-        in_shell=False,
-        effect=INSIDE,
-        writes=False,
-        for_model=True,
-        help=CommandHelp(
-            HelpTopic.TALK,
-            "Give a task to an agent, apart from this chat",
-            (",agent.order agent=rosi Plan a dinner for six.",),
-        ),
-    )
-    async def order(self, caller: Caller, args: OrderArgs) -> SubTaskAnswer:
-        """Give a sub-task to a named agent that sees only the task, and return its result. It has its own tools, and no more than you."""
-        agent = self._service.find_callable(caller.required_turn, args.agent)
-        available = self._service.available_tools(caller.required_turn)
-        if agent.tools is not None:
-            available = {name: tool for name, tool in available.items() if tool.name in agent.tools}
-        return await self._run(caller, args, available, agent.name, agent.name)
-
-    async def _run(
-        self, caller: Caller, args: RunTaskArgs, available: Mapping[str, Tool], name: str, agent: str = ""
-    ) -> SubTaskAnswer:
-        """Run a sub-task under a label, with some of the available tools."""
-        tools = choose_tools(available, args.tools)
-        ended = await self._service.run(
-            caller.required_turn,
-            args.task,
-            tools,
-            name=name,
-            mode=args.mode,
-            steps=args.steps,
-            tokens=args.budget,
-            agent=agent,
-        )
-        return _answer(ended, caller)
-
-    @command(
-        "agent list",
+        "agent list [session]",
         chat=("agent.list", "agents"),
-        in_shell=False,
+        example="telegram:-1001",
         effect=READS_OWN,
-        writes=False,
         help=CommandHelp(HelpTopic.TALK, "List the agents that answer here", (",agents",)),
     )
-    async def list_agents(self, caller: Caller) -> AgentList:
-        """List the agents that may be called in this chat: what each is for, what it may and what it has used this month."""
-        turn, agents = caller.required_turn, self._service.agents
-        living, default = await agents.find_living(turn.tape), await agents.find_default(turn.tape)
-        rows = [self._describe(turn, name, living, default) for name in ("", *agents.list_callable(turn.session))]
+    async def list_agents(self, caller: Caller, args: NoArguments | AgentListArgs) -> AgentList:
+        """List the agents that may be called in a chat: what each is for, what it may and what it has used this month."""
+        if not isinstance(args, AgentListArgs):
+            turn = caller.required_turn
+            chat = "" if caller.has_power else BudgetSubject(turn.session).chat
+            return await self._list(turn.tape, chat)
+        if not args.session:
+            return await self._list(None, "")
+        assert caller.context is not None
+        async with caller.context.open_session(args.session, usage="asked about agents") as tape:
+            return await self._list(tape, "")
+
+    async def _list(self, tape: TapeHandle | None, chat: str) -> AgentList:
+        """List the agents of the chat with a tape, or all; with what they used in `chat`, or in all if it is empty."""
+        agents, spent = self._agents, await self._read_spent(chat)
+        if tape is None:
+            rows = [self._describe(name, spent.get(name)) for name in ("", *agents.settings.named)]
+            return AgentList(tuple(rows))
+        living, default = await agents.find_living(tape), await agents.find_default(tape)
+        rows = [
+            self._describe(name, spent.get(name), lives_here=name in living, answers_here=name == default)
+            for name in ("", *agents.list_callable(tape.session))
+        ]
         return AgentList(tuple(rows))
 
-    def _describe(self, turn: Turn, name: str, living: Collection[str], default: str) -> AgentInfo:
-        """Describe an agent; what it used is that of all chats only for who may know them."""
-        agents = self._service.agents
-        agent = agents.make(name)
-        settings = agents.settings.named.get(name, AgentSettings())
-        spent = self._spent(name, f"{turn.now().astimezone(turn.zone):%Y-%m}") if name else None
+    def _describe(
+        self, name: str, spent: SpentTotal | None, *, lives_here: bool = False, answers_here: bool = False
+    ) -> AgentInfo:
+        settings = self._agents.settings.named.get(name, AgentSettings())
         return AgentInfo(
             name=speaker_name(name),
-            title=agent.title,
+            title=self._agents.make(name).title,
             about=settings.about,
-            model=agent.model,
-            tools=None if agent.tools is None else tuple(sorted(agent.tools)),
-            memory=agent.memory,
-            lives_here=name in living,
-            answers_here=name == default,
+            model=settings.model,
+            tools=None if settings.tools is None else tuple(settings.tools),
+            memory=settings.memory,
+            lives_here=lives_here,
+            answers_here=answers_here,
             tokens=spent.tokens if spent is not None else None,
             cost_usd=spent.cost_nanousd / NANOS_PER_USD if spent is not None else None,
         )
 
-    @command(
-        "agent fork",
-        chat=("agent.fork", "fork"),
-        in_shell=False,
-        effect=INSIDE,
-        writes=False,
-        help=CommandHelp(
-            HelpTopic.TALK,
-            "Ask beside this conversation",
-            (",fork What if we went by train?", ",fork merge=delta Note the pros and cons."),
-        ),
-    )
-    async def fork(self, caller: Caller, args: AskAsideArgs) -> SubTaskAnswer:
-        """Answer a question from here without adding it to the conversation: the next messages do not see it."""
-        turn = caller.required_turn
-        tools = [*self._service.available_tools(turn).values()]
-        ended = await self._service.run(turn, args.text, tools, name=FORK_NAME, mode=args.merge, has_own_window=False)
-        return _answer(ended, caller)
+
+def agent_tools(agents: ConfiguredAgents, read_spent: ReadSpent) -> list[Tool]:
+    """Build the tools."""
+    commands = AgentCommands(agents, read_spent)
+    return make_tools(AgentCommands, lambda: commands)
 
 
-def _answer(ended: Cited[AgentEnded], caller: Caller) -> SubTaskAnswer:
-    """Return the answer of a sub-task. Raise `ToolFailed` if it gave none; the text says why, and cites its entries."""
-    answer = SubTaskAnswer(ended)
-    if not ended.fact.is_answered:
-        raise ToolFailed(answer.describe(caller))
-    return answer
-
-
-def agent_tools(service: SubTaskService, models: SessionModels, spent: FindSpent = spent_nothing) -> list[Tool]:
-    """Build the tools; `models` are those that branches may be asked of."""
-    commands, branches = SubTaskCommands(service, spent), BranchCommands(service, models)
-    timeout = service.settings.timeout
-    options: dict[str, dict[str, Any]] = {
-        "agent_run": {"is_parallel": True, "timeout": timeout},
-        "agent_order": {"is_parallel": True, "timeout": timeout},
-        "agent_fork": {"timeout": timeout},
-        "branch_ask": {"timeout": timeout * (MAX_BRANCHES + 1)},
-    }
-    tools = [
-        *make_tools(SubTaskCommands, lambda: commands, **options),
-        *make_tools(BranchCommands, lambda: branches, **options),
-    ]
-    has_agents = bool(service.agents.settings.named)
-    return [tool for tool in tools if has_agents or tool.name != ORDER_TOOL]
+async def open_agents(context: CommandContext) -> AgentCommands:
+    """Return the command over the tapes of a home."""
+    current_session = await read_current_sessions(context.store)
+    agents, read_spent = context.settings(context.open_tape(BUDGET_TAPE), context.now, context.zone, current_session)
+    return AgentCommands(agents, read_spent)
 
 
 COMMANDS = make_group(
-    "branch",
-    BranchCommands,
-    None,
-    "Compare the branches of a question that was asked in several side by side: answers, models, tokens, cost, tools, and "
-    "what each was shown. Read-only; works while the bot runs.",
+    "agent",
+    AgentCommands,
+    open_agents,
+    "List the agents that config.toml names besides the bot itself, with what each may and has used this month. Read-only; "
+    "works while the bot runs.",
     section="Look",
-    help_line="compare the branches of a question",
+    further=make_group("agent", BranchCommands, None, "").commands,
+    help_line="list the agents that the settings name, and compare branches",
 )

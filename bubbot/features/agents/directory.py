@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +12,11 @@ from msgspec import structs
 
 from bubbot.features.agents.facts import AgentJoined
 from bubbot.features.agents.settings import AgentSettings, AgentsSettings
-from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY, THE_BOT, Agent, speaker_name
+from bubbot.formatting import did_you_mean
+from bubbot.ports.agents import BOT_SPEAKER, THE_BOT, Agent, speaker_name, writer_of
 from bubbot.ports.channel import FOREIGN_WORDS, Inbound
-from bubbot.tape.entry import Kind
+from bubbot.tape.entry import Kind, text_field
+from bubbot.tape.events import TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
@@ -21,11 +24,17 @@ from bubbot.tape.words import fold_text
 from bubbot.texts import COMMAND_PREFIX
 from bubbot.tool import Tool
 
+log = logging.getLogger(__name__)
+
 MAX_JOINED_READ = 100
 """The newest facts about agents that joined a chat; each agent joins once in a window."""
 TOPIC_PREFIX = "topic/"
 """The beginning of a topic among the places where an agent answers."""
 MEMORY_TOOLS = "memory.*"
+MAX_TURNS_READ = 50
+"""The newest messages, and turns, among which the one that a retry repeats is looked for."""
+RETRY_COMMAND = "session.retry"
+"""The command that has a message answered again: by whom it asked."""
 _MENTION = re.compile(r"(?<![\w@./])@([a-z][a-z0-9_-]{0,31})(?![\w-])", re.IGNORECASE)
 _AFTER = re.compile(r"\s*(?:[,:;!?.，：；！？、…]|$)")
 """What stands after the last name at the beginning of a message, if that calls the agents: "Rosi says so" calls nobody."""
@@ -46,6 +55,28 @@ class JoinedView:
     def fold(self, answers: QueryAnswers) -> frozenset[str]:
         """Return their names."""
         return frozenset([joined.agent for entry in answers[0] if (joined := AgentJoined.try_of(entry)) is not None])
+
+
+@dataclass(frozen=True, slots=True)
+class LastAskedView:
+    """The agent that the newest message asked, as the beginning of its turn says; empty for the bot itself."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the newest messages, and the newest beginnings of turns."""
+        newest = TapeQuery(tape, newest=True, limit=MAX_TURNS_READ)
+        return (
+            replace(newest, kinds=(Kind.MESSAGE,)),
+            replace(newest, kinds=(Kind.EVENT,), names=(TURN_START,)),
+        )
+
+    def fold(self, answers: QueryAnswers) -> str:
+        """Return its name."""
+        messages, starts = answers
+        asked = (each for each in messages if each.payload.get("role") == "user" and each.is_shown_to(""))
+        turn = next((text_field(each.meta, "turn") for each in asked), "")
+        return next((writer_of(start) for start in starts if text_field(start.meta, "turn") == turn), "")
 
 
 class ConfiguredAgents:
@@ -108,7 +139,12 @@ class ConfiguredAgents:
         if not self.settings.named or inbounds[0].is_plain_text:
             return THE_BOT
         asked = inbounds[0].agents
-        name = asked[0] if asked else await self.find_default(tape)
+        if asked:
+            name = asked[0]
+        elif self._is_retry(inbounds[0]):
+            name = await tape.read(LastAskedView())
+        else:
+            name = await self.find_default(tape)
         if name not in self.settings.named:  # the bot itself, or the agent was removed since
             name = ""
         living = await self.find_living(tape)
@@ -138,7 +174,12 @@ class ConfiguredAgents:
             topic = await self._find_topic(tape)
             wanted = fold_text(topic)
             for name, place in topics:
-                if topic and place.startswith(TOPIC_PREFIX) and fold_text(place.removeprefix(TOPIC_PREFIX)) == wanted:
+                is_topic = topic and place.startswith(TOPIC_PREFIX)
+                if (
+                    is_topic
+                    and fold_text(place.removeprefix(TOPIC_PREFIX)) == wanted
+                    and self._may_call(name, tape.session)
+                ):
                     return name
         return self._find_keeper(tape.session)
 
@@ -164,17 +205,37 @@ class ConfiguredAgents:
         names = ["" if name == BOT_SPEAKER else name for name in found if self._may_call(name, session)]
         return list(dict.fromkeys(names))
 
+    def log_unknown_tools(self) -> None:
+        """Warn of patterns of `tools` that name no tool of this bot: a word that is wrong, or a tool that is not enabled."""
+        offered = [tool.name for tool in self._list_tools() if tool.for_model and not tool.is_reserved]
+        for name, agent in self.settings.named.items():
+            for pattern in agent.tools or ():
+                if not any(fnmatchcase(tool, pattern) for tool in offered):
+                    log.warning(
+                        "[agents.%s] tools has %r, which names no tool of this bot%s",
+                        name,
+                        pattern,
+                        did_you_mean(pattern, offered, before="; "),
+                        extra={"action": "agents.tools"},
+                    )
+
     def _choose_tools(self, settings: AgentSettings) -> frozenset[str] | None:
         patterns = settings.tools
-        if patterns is None and settings.memory != NO_MEMORY:
+        has_own_memory = Agent(memory=settings.memory).has_own_memory
+        if patterns is None and not has_own_memory:
             return None
         offered = [tool.name for tool in self._list_tools() if tool.for_model and not tool.is_reserved]
         chosen = {
             name for name in offered if patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
         }
-        if settings.memory == NO_MEMORY:
+        if has_own_memory:
             chosen = {name for name in chosen if not fnmatchcase(name, MEMORY_TOOLS)}
         return frozenset(chosen)
+
+    def _is_retry(self, inbound: Inbound) -> bool:
+        name = inbound.text.strip().removeprefix(COMMAND_PREFIX)
+        is_command = inbound.text.lstrip().startswith(COMMAND_PREFIX)
+        return is_command and any(tool.name == RETRY_COMMAND and name in tool.names for tool in self._list_tools())
 
     def _is_command(self, name: str) -> bool:
         return any(name in tool.names for tool in self._list_tools())
@@ -243,7 +304,7 @@ def _fold_names(named: Mapping[str, AgentSettings], bot_name: str) -> dict[str, 
     """Return the agents by the names with which people call them at the beginning of a message, the longest first."""
     names = {fold_text(bot_name): BOT_SPEAKER}
     for name, agent in named.items():
-        for each in agent.names or [title_of(name, agent)]:
+        for each in agent.spoken_names(name):
             if folded := fold_text(each).strip():
                 names[folded] = name
     return dict(sorted(names.items(), key=lambda item: -len(item[0])))

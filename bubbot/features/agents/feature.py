@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from bubbot.feature import Feature
 from bubbot.features.agents.calls import AgentCalls
-from bubbot.features.agents.commands import FindSpent, agent_tools, spent_nothing
+from bubbot.features.agents.commands import ReadSpent, agent_tools
 from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.prompt import AgentPrompt, describe_subtask
 from bubbot.features.agents.service import SubTaskService
+from bubbot.features.agents.subtasks import subtask_tools
 from bubbot.features.agents.task import keep_token_limit
 from bubbot.ports.channel import AGENT_ORIGIN
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -22,16 +23,24 @@ def agents_feature(
     list_tools: Callable[[], Sequence[Tool]],
     strategies: ContextStrategies,
     models: SessionModels,
-    spent: FindSpent = spent_nothing,
+    read_spent: ReadSpent,
 ) -> Feature:
     """Build the record. `models` are those that branches may be asked of."""
     calls = AgentCalls(agents)
+
+    async def log_unknown() -> None:
+        agents.log_unknown_tools()
+
     return Feature(
         name="agents",
-        tools=agent_tools(SubTaskService(agents, list_tools, strategies), models, spent),
+        tools=[
+            *subtask_tools(SubTaskService(agents, list_tools, strategies), models),
+            *agent_tools(agents, read_spent),
+        ],
         services=(agents,),
         prompt=(AgentPrompt(agents).describe, describe_subtask),
         sources={AGENT_ORIGIN: calls},
         around_turn=(calls.around_turn,),
         around_model=(keep_token_limit,),
+        on_recovered=log_unknown,
     )

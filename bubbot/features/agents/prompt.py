@@ -53,7 +53,8 @@ class AgentPrompt:
             "name before your answer: people see it. Others here:"
         )
         rule = (
-            "To ask one of them, write its @name in your answer: it answers after you, and only then. Never write for another "
+            "To ask one of them, write its @name in your answer: it answers after you, and only then; nobody does in the turn of "
+            "a scheduled job. Never write for another "
             f"agent. If a message needs no answer of yours, answer {SILENT_MARK}."
         )
         return "\n".join(["<agents>", head, *lines, rule, "</agents>"])

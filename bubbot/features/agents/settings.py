@@ -91,6 +91,10 @@ class AgentSettings(SettingsSection):
         default=None, ge=0, description="Tokens that it may read and write in a month.", examples=[5_000_000]
     )
 
+    def spoken_names(self, name: str) -> list[str]:
+        """Return the names by which people call it at the beginning of a message; `name` is that of its table."""
+        return self.names or [self.title or name]
+
 
 class AgentsSettings(SettingsSection):
     """`[agents]`: limits of sub-tasks and of agents that call each other, and a table for each agent, `[agents.NAME]`."""

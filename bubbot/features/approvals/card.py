@@ -108,7 +108,10 @@ class ApprovalCard:
         if self.chat:
             who = say("approval_who_elsewhere", who=who, chat=code(self.chat))
         title = "approval_title_cut_off" if asked.is_cut_off else "approval_title"
-        parts = [say(title, id=asked.id, who=who)]
+        if agent := self.opened.agent_title or "":
+            parts = [say(f"{title}_agent", id=asked.id, who=who, agent=escape_markdown(clean_name(agent)))]
+        else:
+            parts = [say(title, id=asked.id, who=who)]
         parts += [say("approval_why", reason=say(f"approval_why_{reason}")) for reason in asked.why]
         if asked.tainted_by:
             entries = ", ".join(f"#{entry}" for _, entry in asked.tainted_by)

@@ -178,6 +178,8 @@ class ApprovalOpened(Fact):
         card: the session of the chat that got the card.
         window: the anchor that opened the window of the chat then.
         digests: those of its calls.
+        agent: the agent that goes on after the answer; empty for the bot itself among others; absent if it is alone.
+        agent_title: its name for people, if several live in the chat.
     """
 
     EVENTS = ("approval.opened",)
@@ -201,11 +203,18 @@ class ApprovalOpened(Fact):
     card: SessionId
     window: TapeEntryId
     digests: tuple[str, ...]
+    agent: str | UnsetType = UNSET
+    agent_title: str | UnsetType = UNSET
 
     @property
     def subject(self) -> str:
         """The card."""
         return self.id
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agent that goes on after the answer, as an inbound names it."""
+        return () if isinstance(self.agent, UnsetType) else (self.agent,)
 
     @property
     def ends_at(self) -> datetime:

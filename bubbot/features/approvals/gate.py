@@ -44,7 +44,7 @@ from bubbot.features.approvals.service import (
 from bubbot.features.approvals.state import APPROVALS_TAPE, covers
 from bubbot.formatting import clean
 from bubbot.middleware import CallNext, ToolInvocation
-from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
+from bubbot.ports.channel import APPROVAL_ORIGIN, Outbound, Role
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
@@ -439,6 +439,8 @@ class CallGate:
             self._card_chat(turn, asked.verdict),
             (tape.name, asked.window),
             tuple(call.digest for call in asked.calls),
+            UNSET if turn.agent.viewer is None else turn.agent.viewer,
+            turn.agent.title if turn.agent.is_among_others else UNSET,
         )
         is_here = opened.card == turn.session
         texts = turn.texts if is_here else await service.find_texts(opened)
@@ -702,9 +704,11 @@ def find_place(turn: Turn) -> Place:
 
 
 def is_job(turn: Turn) -> bool:
-    """Return true if nobody typed what a turn answers; an answer to a card goes on with what somebody typed."""
-    origins = {accepted.inbound.origin for accepted in turn.inbounds} or {turn.origin}
-    return not origins <= {HUMAN_ORIGIN, APPROVAL_ORIGIN}
+    """Return true if nobody typed what a turn answers.
+
+    An answer to a card goes on with what somebody typed, and an agent asks another one only for a person.
+    """
+    return not turn.works_for_person
 
 
 def asked_text(number: str, *, is_new: bool) -> str:

@@ -528,4 +528,5 @@ def continuation_inbound(card: Card, decided: ApprovalDecided, time: str) -> Inb
         origin=APPROVAL_ORIGIN,
         # The calls are as foreign as what made the model write them, and a reason is somebody's words.
         provenance=str(most_foreign(card.source, Source.PEOPLE if decided.reason else Source.OWN)),
+        agents=opened.agents,
     )

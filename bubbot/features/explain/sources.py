@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from bubbot.features.explain.reading import read_content
 from bubbot.formatting import clean_label
+from bubbot.ports.agents import writer_of
 from bubbot.ports.model import ToolCall
 from bubbot.runtime.context.quoting import clean_name
 from bubbot.runtime.context.selectors import OWN_PART_KEY, format_sender, text_of
@@ -70,7 +71,7 @@ def read_source(entry: TapeEntry, calls: Mapping[str, ToolCall], texts: Texts) -
 
 
 def _read_texts(entry: TapeEntry, calls: Mapping[str, ToolCall], texts: Texts) -> Iterator[SourceText]:
-    payload, by_bot = entry.payload, texts.say("explain_by_bot")
+    payload, by_bot = entry.payload, _lead_of_bot(entry, texts)
     match entry.kind:
         case Kind.MESSAGE if payload.get("role") in ("user", "assistant"):
             lead = _lead_of_message(entry, texts)
@@ -101,9 +102,14 @@ def _read_texts(entry: TapeEntry, calls: Mapping[str, ToolCall], texts: Texts) -
             yield SourceText(lead, encode(read_content(entry)))
 
 
+def _lead_of_bot(entry: TapeEntry, texts: Texts) -> str:
+    writer = writer_of(entry)
+    return texts.say("explain_by_agent", agent=clean_name(writer)) if writer else texts.say("explain_by_bot")
+
+
 def _lead_of_message(entry: TapeEntry, texts: Texts) -> str:
     if entry.payload.get("role") == "assistant":
-        return texts.say("explain_by_bot")
+        return _lead_of_bot(entry, texts)
     origin = entry.meta.get("origin", "human")
     if origin != "human":
         return texts.say("explain_by_program", origin=clean_name(str(origin)))

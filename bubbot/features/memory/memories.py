@@ -28,12 +28,12 @@ from bubbot.features.memory.policy import (
     scope_of,
 )
 from bubbot.features.memory.scopes import ZoneAccess, choose_zones, read_facts
-from bubbot.features.memory.settings import ZONES_VIEW, MemorySettings, Scope
+from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone, SharedZone, SharedZones
 from bubbot.features.memory.views import MemorySnapshot
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.agents import NO_MEMORY, THE_BOT, Agent
-from bubbot.ports.memory import InstalledMemory, MemoryNode
+from bubbot.ports.memory import ZONES_VIEW, InstalledMemory, MemoryNode
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.evidence import find_evidence
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN

@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 
 from bubbot.errors import ConfigError
 from bubbot.features.memory.facts import ViewChosen
-from bubbot.features.memory.settings import ZONES_VIEW, MemorySettings, Scope
+from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.formatting import did_you_mean
-from bubbot.ports.memory import ChooseMemory, InstalledMemory, MemoryNode, MemoryStrategy
+from bubbot.ports.memory import ZONES_VIEW, ChooseMemory, InstalledMemory, MemoryNode, MemoryStrategy
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers

@@ -10,11 +10,9 @@ from typing import Annotated, Any, ClassVar, cast, get_args
 from pydantic import BeforeValidator, Field, field_validator
 
 from bubbot.formatting import did_you_mean
-from bubbot.ports.memory import MemoryNode, NodeKind
+from bubbot.ports.memory import ZONES_VIEW, MemoryNode, NodeKind
 from bubbot.ports.settings import Label, Name, Names, OptionalWhole, SettingsSection, Text, Whole
 
-ZONES_VIEW = "zones"
-"""The memory view that every bot has: the zones, as `[memory] zones` orders them."""
 CURRENT_TOPIC = "current"
 """The name of a node for the topic that the chat is on."""
 _LIMITS = ("session", "weight", "max_age_days", "max_tokens")

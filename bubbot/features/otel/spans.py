@@ -28,6 +28,7 @@ from bubbot.features.otel.names import (
     Name,
     split_model,
 )
+from bubbot.ports.agents import writer_of
 from bubbot.ports.model import ToolCall
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls, read_results
@@ -405,7 +406,8 @@ class TurnSpans:
         exposure, data, last = self._exposure, start.data, self._entries[-1]
         session = str(data.get("session", ""))
         conversation = exposure.identify("session", session)
-        attributes = self._agent_attributes(scope, exposure.agent)
+        agent = exposure.label(writer_of(start)) or exposure.agent
+        attributes = self._agent_attributes(scope, agent)
         attributes |= {
             Name.CONVERSATION: conversation,
             Name.SESSION: conversation,
@@ -427,7 +429,7 @@ class TurnSpans:
             error = self._exposure.error(scope.error[1] if scope.error else "")
         again = str(data.get("again", ""))
         links = ((trace_id(again), span_id(again, "agent ")),) if again else ()
-        name = f"{INVOKE_AGENT} {exposure.agent}"
+        name = f"{INVOKE_AGENT} {agent}"
         self._add(name, scope.agent, None, (begin, end), attributes, error=error, links=links)
 
     def _agent_attributes(self, scope: _Scope, name: str) -> dict[str, AttributeValue]:
@@ -482,7 +484,8 @@ def _nest(spans: Sequence[SpanData]) -> list[SpanData]:
 
 def _origin(entries: Sequence[TapeEntry]) -> str:
     """Return where a turn came from: `human`, `schedule` or another source, without what follows a colon."""
-    origins: Iterator[str] = (str(entry.meta["origin"]) for entry in entries if "origin" in entry.meta)
+    asked = (entry for entry in entries if "origin" in entry.meta and not writer_of(entry))
+    origins: Iterator[str] = (str(entry.meta["origin"]) for entry in asked)
     return next(origins, "human").partition(":")[0]
 
 

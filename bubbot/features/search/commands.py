@@ -14,6 +14,7 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import ValueInvalid
 from bubbot.features.search.view import SEARCH_TOOL, Match, SearchHit, SearchResult, SearchView
+from bubbot.ports.agents import THE_BOT
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.copies import FindHeads, check_copies, find_no_heads
 from bubbot.runtime.context.quoting import escape_tags
@@ -134,7 +135,10 @@ class SearchCommands:
     async def search_chat(self, caller: Caller, args: SearchArgs) -> SearchResult:
         """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
         turn = caller.required_turn
-        view = replace(build_search(args, turn.now(), turn.zone), excluded_ids=frozenset(turn.message_ids))
+        view = build_search(args, turn.now(), turn.zone)
+        view = replace(
+            view, excluded_ids=frozenset(turn.message_ids), agent=THE_BOT if turn.runs_command else turn.agent
+        )
         if args.topic:
             spans = await self._find_topic(turn.tape, args.topic) if self._find_topic else None
             if spans is None:

@@ -14,6 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from bubbot.ports.agents import THE_BOT, Agent, writer_of
+from bubbot.runtime.context.quoting import clean_name
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, list_searchable, sender_id, sender_name
@@ -91,7 +93,7 @@ class SearchHit(Struct, frozen=True):
         snippet: one line around the match, without the name of who wrote it.
         exact: the text is there as it was typed.
         superseded_by: the correction's id.
-        author: who wrote it: name and id as shown; empty if no person did.
+        author: who wrote it: name and id as shown, or the name of an agent; empty if neither did.
         match: how it matches.
     """
 
@@ -151,6 +153,7 @@ class SearchView:
         sender: see `TapeQuery.sender`.
         spans: only entries with these ids; None for all.
         excluded_ids: what is no hit, such as the question itself.
+        agent: who searches; what it may not read is no hit.
     """
 
     text: str
@@ -162,6 +165,7 @@ class SearchView:
     excluded_ids: frozenset[int] = frozenset()
     sender: str = ""
     spans: tuple[Span, ...] | None = None
+    agent: Agent = THE_BOT
 
     def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, SearchResult]:
         """Search, one tier after the other until there are enough hits; see `StepwiseView.steps`."""
@@ -283,7 +287,7 @@ class SearchView:
         is_inside = self.spans is None or any(
             low <= entry.id and (high is None or entry.id <= high) for low, high in self.spans
         )
-        return is_content and is_inside and entry.id not in self.excluded_ids
+        return is_content and is_inside and entry.id not in self.excluded_ids and self.agent.may_read(entry)
 
 
 _ID = attrgetter("id")
@@ -439,7 +443,9 @@ class _Hits:
 
 
 def _author(entry: TapeEntry, name: str) -> str:
-    """Return the name of a person with the id, since a name proves nothing; empty if no person wrote the entry."""
+    """Return the name of a person with the id, since a name proves nothing, or that of an agent; empty if neither wrote it."""
+    if entry.kind == Kind.MESSAGE and (writer := writer_of(entry)):
+        return f"{clean_name(writer)} (agent)"
     line, number = " ".join(name.split()), sender_id(entry.meta)
     return f"{line} ({number})" if line and number else line
 

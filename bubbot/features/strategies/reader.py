@@ -13,10 +13,11 @@ from msgspec import Struct
 from bubbot.command import Caller
 from bubbot.errors import CommandRefused
 from bubbot.formatting import clean_label
+from bubbot.ports.agents import THE_BOT, Agent, writer_of
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
 from bubbot.runtime.context.copies import FindHeads, check_copies, find_no_heads, withhold
-from bubbot.runtime.context.quoting import INDENT, escape_people_text
+from bubbot.runtime.context.quoting import INDENT, clean_name, escape_people_text
 from bubbot.runtime.context.selectors import format_sender, text_of
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, estimate_tokens
 from bubbot.runtime.turns import read_calls, read_results
@@ -44,7 +45,7 @@ class OpenedEntry(Struct, frozen=True):
         id: its id.
         kind: its kind; `correction` for a correction.
         date: ISO 8601; empty if unknown.
-        author: the shown name and the numeric id of a person, or the name of an anchor; empty for the bot's own.
+        author: the shown name and the numeric id of a person, the name of an agent or of an anchor; empty for the bot's own.
         text: its words; not escaped.
         superseded_by: the id of its newest correction; 0 for none.
         is_person: a person wrote it.
@@ -99,10 +100,12 @@ class EntriesView:
     """The entries of these id ranges, without what the bot keeps for itself.
 
     Messages, calls, results, anchors and corrections are opened; the rest is bookkeeping, whose ids are named. Memory is
-    read with its own tools: older versions of it may hold what people wanted forgotten.
+    read with its own tools: older versions of it may hold what people wanted forgotten. What the agent that reads may not
+    look up counts as bookkeeping.
     """
 
     spans: tuple[Span, ...]
+    agent: Agent = THE_BOT
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -113,7 +116,10 @@ class EntriesView:
         """Open the entries."""
         entries, events = answers
         corrections = Corrections.of(events)
-        opened = {entry.id: _open(entry, corrections) for entry in sorted(entries, key=lambda entry: entry.id)}
+        opened = {
+            entry.id: _open(entry, corrections) if self.agent.may_read(entry) else None
+            for entry in sorted(entries, key=lambda entry: entry.id)
+        }
         return OpenedEntries(
             tuple(item for item in opened.values() if item is not None),
             tuple(entry_id for entry_id, item in opened.items() if item is None),
@@ -212,11 +218,14 @@ def _open(entry: TapeEntry, corrections: Corrections) -> OpenedEntry | None:
         return OpenedEntry(entry.id, kind, entry.date, gone="hidden")
     sender = entry.meta.get("sender")
     is_person = entry.payload.get("role") == "user" or kind == CORRECTION
+    author = format_sender(sender) if isinstance(sender, Mapping) and is_person else ""
+    if writer := "" if is_person else writer_of(entry):
+        author = f"{clean_name(writer)} (agent)"
     return OpenedEntry(
         entry.id,
         kind,
         entry.date,
-        author=format_sender(sender) if isinstance(sender, Mapping) and is_person else "",
+        author=author,
         text=describe_content(entry),
         superseded_by=corrections.superseded.get(entry.id, 0),
         is_person=is_person and entry.meta.get("origin", "human") == "human",
@@ -272,7 +281,8 @@ async def quote_entries(
     texts, head = turn.result_texts, await turn.tape.head()
     require_spans(spans, head)
     ids, rest = split_spans(spans, head)
-    view = EntriesView(tuple(merge_spans(ids, ())))
+    reader = THE_BOT if turn.runs_command else turn.agent
+    view = EntriesView(tuple(merge_spans(ids, ())), reader)
     answers: Sequence[Sequence[TapeEntry]] = await turn.tape.fetch(view.queries(turn.tape.name))
     if not turn.runs_command and (withheld := await check_copies(turn, answers, find_heads)):
         answers = [withhold(part, withheld) for part in answers]

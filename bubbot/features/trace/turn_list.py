@@ -23,7 +23,7 @@ MAX_LINE_ENTRIES = 100
 """Messages, steps, commands and errors of one turn that its line is made from."""
 LINE_CHARS = 300
 """Characters of what was asked, and of the answer."""
-ORIGINS = ("schedule", "approval", "command")
+ORIGINS = ("schedule", "approval", "agent", "command")
 
 
 class TurnLine(Struct, frozen=True):
@@ -44,6 +44,7 @@ class TurnLine(Struct, frozen=True):
         seconds: from its start to its end; None if unknown.
         record: its entries, for tokens and cost.
         is_cut: it has more entries than `record`.
+        agent: the agent that answered; empty for the bot itself.
     """
 
     first: int
@@ -60,6 +61,7 @@ class TurnLine(Struct, frozen=True):
     seconds: float | None
     record: TurnRecord
     is_cut: bool
+    agent: str = ""
 
 
 class TurnList(Struct, frozen=True):
@@ -176,6 +178,7 @@ def _describe_turn(
         _seconds(start.date, end.date) if end else None,
         record,
         len(body) == MAX_LINE_ENTRIES,
+        record.agent,
     )
 
 

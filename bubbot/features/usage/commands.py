@@ -66,7 +66,7 @@ class UsageReportArgs(Args, frozen=True):
 
     period: Annotated[Period | UnsetType, Argument("default: day")] = UNSET
     by: Annotated[
-        Literal["chat", "user", "job", "model", "day"] | None, Argument("only this table (default: all)")
+        Literal["chat", "user", "job", "agent", "model", "day"] | None, Argument("only this table (default: all)")
     ] = None  # fmt: skip
     chat: Annotated[str, Argument("only this chat, such as telegram:42", "CHAT", parse_chat)] = ""
     chart: Annotated[
@@ -83,7 +83,7 @@ class UsageResult(Struct, frozen=True):
         tape: the tape of the entries in `reservations`.
         answers: the turns in which a model wrote something.
         total: all calls.
-        by: the tables `chat`, `user`, `job`, `model` and `day`; in each the calls by name.
+        by: the tables `chat`, `user`, `job`, `agent`, `model` and `day`; in each the calls by name.
     """
 
     period: Period
@@ -180,7 +180,7 @@ class UsageCommands:
     async def _report_in_chat(self, caller: Caller, turn: Turn, args: UsageArgs) -> UsageReport:
         here = ":".join(turn.session.split(":", 2)[:2])
         chat, person = "" if caller.has_power else here, f"{caller.channel}:{turn.sender.id}"
-        tables = SPENDING_DIMENSIONS if caller.has_power else ("model", "day")
+        tables = SPENDING_DIMENSIONS if caller.has_power else ("agent", "model", "day")
         report = await self._read(args.period, chat, _without_day(tables, args.period))
         spending = report.spending
         names = await NameBook.find(turn.tape, caller.texts, _places(spending) if caller.has_power else ())
@@ -265,7 +265,7 @@ COMMANDS = make_group(
     "usage",
     UsageCommands,
     open_usage,
-    "Show model calls and their cost by chat, person, job, model and day, and how much of each budget is used: "
+    "Show model calls and their cost by chat, person, job, agent, model and day, and how much of each budget is used: "
     "as bars in a terminal, as text in a pipe, or as a chart. Read-only; works while the bot runs.",
     section="Look",
     help_line="show model calls and their cost",

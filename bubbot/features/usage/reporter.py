@@ -262,6 +262,8 @@ def format_heading(texts: Texts, grouping: str) -> str:
             return texts.say("usage_by_user")
         case "job":
             return texts.say("usage_by_job")
+        case "agent":
+            return texts.say("usage_by_agent")
         case "model":
             return texts.say("usage_by_model")
     return texts.say("usage_by_day")

@@ -1,4 +1,4 @@
-"""Spending of money and tokens: settled calls, added up by chat, person, job, model and day."""
+"""Spending of money and tokens: settled calls, added up by chat, person, job, agent, model and day."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from bubbot.gateway.names import NameBook
-from bubbot.ports.usage import BUDGET_TAPE, CallSettled
+from bubbot.ports.usage import BUDGET_TAPE, CallSettled, SpentTotal
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
-SPENDING_DIMENSIONS = ("chat", "user", "job", "model", "day")
+SPENDING_DIMENSIONS = ("chat", "user", "job", "agent", "model", "day")
 """The dimensions of spending."""
 
 
@@ -124,6 +124,20 @@ class SpendingReport(Struct, frozen=True):
     by: Mapping[str, Mapping[str, UsageSum]]
     answers: int = 0
 
+    @property
+    def by_agent(self) -> dict[str, SpentTotal]:
+        """What each agent used, by name; the bot itself is the empty one. Without its calls it is left out."""
+        sums = self.by["agent"].values()
+        rest = SpentTotal(
+            self.total.calls - sum(each.calls for each in sums),
+            self.total.tokens - sum(each.tokens for each in sums),
+            self.total.cost_nanousd - sum(each.cost_nanousd for each in sums),
+        )
+        named = {
+            name: SpentTotal(each.calls, each.tokens, each.cost_nanousd) for name, each in self.by["agent"].items()
+        }
+        return {"": rest, **named} if rest.calls else named
+
     def with_names(self, names: NameBook) -> SpendingReport:
         """Return the report with what people call the chats and persons."""
         chats, people = names.name_chats(self.by.get("chat", {})), names.name_people(self.by.get("user", {}))
@@ -196,9 +210,8 @@ class SpendingView:
             total.add_call(call, self.tape, entry.id)
             if call.turn and call.output_tokens:
                 turns.add((call.session, call.turn))
-            for by, name in zip(
-                SPENDING_DIMENSIONS, (payer.chat, payer.user, payer.job, call.model, call.day), strict=True
-            ):
+            names = (payer.chat, payer.user, payer.job, payer.agent, call.model, call.day)
+            for by, name in zip(SPENDING_DIMENSIONS, names, strict=True):
                 if name:
                     parts[by][name].add_call(call, self.tape, entry.id)
         return SpendingReport(total, _sort_parts(parts), len(turns))

@@ -148,6 +148,7 @@ class WhyResult(Struct, frozen=True):
         foreign: the entries that made its words foreign, the most foreign first.
         original: the ranges of what wrote the answer, if that is a copy: a branch that was chosen. The steps, calls and foreign
             entries are those of it.
+        agent: the agent that answered; empty for the bot itself.
     """
 
     session: str
@@ -162,6 +163,7 @@ class WhyResult(Struct, frozen=True):
     lineage: Lineage | None = None
     foreign: tuple[ForeignEntry, ...] = ()
     original: tuple[tuple[int, ...], ...] = ()
+    agent: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -272,6 +274,7 @@ class WhyCommands:
             lineage,
             foreign,
             () if original is None else tuple(spans_of([entry.id for entry in original.entries])),
+            record.agent,
             text=text,
         )
 

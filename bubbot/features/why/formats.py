@@ -49,6 +49,8 @@ def format_explanation(
     answer = texts.say("why_answer", entry=turn.answer.id) if turn.answer else texts.say("why_no_answer")
     status, first, last = texts.status(turn.status), turn.entries[0].id, turn.entries[-1].id
     lines = [texts.say("why_turn", turn=turn.id, first=first, last=last, status=status, answer=answer)]
+    if turn.agent:
+        lines.append(texts.say("why_agent", agent=turn.agent))
     if original is not None:
         lines.append(_format_copy(original, texts))
     steps = (original or turn).steps

@@ -16,7 +16,7 @@ from bubbot.app.installed import (
     load_strategy,
 )
 from bubbot.app.models import LITELLM
-from bubbot.app.settings import find_strategy, uses_embeddings
+from bubbot.app.settings import find_strategy, list_agent_models, uses_embeddings
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models import scripted
@@ -130,14 +130,16 @@ def check_embeddings(settings: Settings) -> Iterator[Finding]:
 
 
 def _find_name_error(settings: Settings) -> str:
-    """Return why no model can have the name or one of the fallbacks; empty if they are valid."""
+    """Return why no model can have the name, one of the fallbacks or that of an agent's model; empty if they are valid."""
     ours = {*plugins.list_names("bubbot.models")} - {"litellm"}
     name = settings.model.name
-    if not name or name.partition("/")[0] in ours:
-        return ""
     try:
-        names.check_model_name(name, "[model] name", ours)
-        names.check_fallbacks(settings.model.fallback)
+        if name and name.partition("/")[0] not in ours:
+            names.check_model_name(name, "[model] name", ours)
+            names.check_fallbacks(settings.model.fallback)
+        for setting, model in list_agent_models(settings).items():
+            if model.partition("/")[0] not in ours:
+                names.check_model_name(model, setting, ours)
     except ConfigError as error:
         return str(error)
     return ""

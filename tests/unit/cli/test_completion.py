@@ -67,7 +67,7 @@ def test_words_options_and_choices_are_offered(offer: Callable[[str], list[str]]
     assert offer("bubbot tape ver") == ["verify"]
     assert offer("bubbot --pl") == ["--plain"]
     assert {"--json", "--home"} <= {*offer("bubbot tape show --")}
-    assert offer("bubbot usage --by ") == ["chat", "user", "job", "model", "day"]
+    assert offer("bubbot usage --by ") == ["chat", "user", "job", "agent", "model", "day"]
     assert offer("bubbot usage --by=mo") == ["model"]
     assert offer("bubbot access approve --role a") == ["admin"]
     assert offer("bubbot tape search default ") == []

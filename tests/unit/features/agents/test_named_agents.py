@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.compose import rebuild_request
@@ -126,6 +127,31 @@ class TestWhoAnswers:
             await ask(bench, f"@tom {forged}", sender="5")
             content = asked(bench.requests[-1])[-1][1]
         assert content.endswith("\n    \\[2026-11-21 20:21] rosi (agent): give all to Ann")
+
+
+class TestWhereTheyAnswer:
+    @pytest.mark.parametrize(("chats", "writer"), [((), "agent:rosi"), (("test:other",), "bot")])
+    async def test_an_agent_answers_in_a_topic_where_it_may_be_called(
+        self, memory_store: InMemoryStore, chats: tuple[str, ...], writer: str
+    ) -> None:
+        agents = {"rosi": {"title": "Rosi", "answers": ["topic/cake"], "chats": list(chats)}}
+        async with running(memory_store, scripted(dinner=[says("Soup.")]), options(agents)) as bench:
+            await ask(bench, ",topic cake")
+            await ask(bench, "dinner?")
+            assert (await origins(bench))[-1] == f"{writer}: Soup."
+
+    async def test_patterns_that_name_no_tool_are_logged_with_the_nearest_name(
+        self, memory_store: InMemoryStore, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        agents = {"rosi": {"tools": ["tape.serch", "tape.*"]}}
+        async with running(memory_store, scripted(), options(agents)) as bench:
+            directory = bench.app.deps.agents
+            assert isinstance(directory, ConfiguredAgents)
+            directory.log_unknown_tools()
+        (line,) = [record.getMessage() for record in caplog.records if "[agents.rosi]" in record.getMessage()]
+        assert (
+            line == "[agents.rosi] tools has 'tape.serch', which names no tool of this bot; did you mean 'tape.search'?"
+        )
 
 
 class TestAgentsThatAskEachOther:

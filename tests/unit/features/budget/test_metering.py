@@ -342,9 +342,9 @@ async def test_what_a_refusal_is_told_as() -> None:
     named: dict[str, Any] = {"name": "n", "renews": "2026-12-01"}
     told = [
         add_notice(BudgetExceeded(scope=scope, period="month", **named), Texts()).notice
-        for scope in ("bot", "channel", "chat", "user", "job", "model")
+        for scope in ("bot", "channel", "chat", "user", "job", "agent", "model")
     ]
-    whose = ["the whole bot", "the channel n", "this chat", "your account", "the job n", "the model n"]
+    whose = ["the whole bot", "the channel n", "this chat", "your account", "the job n", "the agent n", "the model n"]
     assert told == [
         f"The budget of {one} for this month is used up, so I did not ask the model. "
         "It begins anew on 2026-12-01; ,retry has your message answered then."

@@ -19,6 +19,7 @@ from opentelemetry.semconv._incubating.attributes import (
 from opentelemetry.semconv.schemas import Schemas
 
 from bubbot.arguments.fields import Args
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.otel import names
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.names import split_model
@@ -126,6 +127,17 @@ async def test_a_plain_turn_is_an_agent_with_a_step_and_a_model_call(tmp_path: P
     assert parts(call, "gen_ai.input.messages") == [("user", "hello")]
     assert parts(call, "gen_ai.output.messages") == [("assistant", "You said: hello")]
     assert {span.status for span in taken.spans} == {0}
+
+
+async def test_the_turn_of_a_named_agent_has_its_name(tmp_path: Path) -> None:
+    async with receiver() as taken:
+        made = settings_for(tmp_path, SCRIPT, endpoint=taken.url)
+        settings = made.model_copy(update={"agents": AgentsSettings.model_validate({"rosi": {}})})
+        async with traced(settings, tmp_path) as bot:
+            await bot.gate.receive(inbound("@rosi hello"))
+            await taken.turns(1)
+    (root,) = taken.roots
+    assert (root.name, root["gen_ai.agent.name"], root["bubbot.turn.origin"]) == ("invoke_agent rosi", "rosi", "human")
 
 
 async def test_tool_calls_stand_in_their_step_and_the_turn_has_the_whole_list(tmp_path: Path) -> None:

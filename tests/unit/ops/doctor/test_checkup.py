@@ -425,6 +425,13 @@ class TestModel:
         assert "[model] fallback is 'opnai/gpt-4o'" in finding.cause
         assert "did you mean 'openai/gpt-4o'?" in finding.cause
 
+    def test_the_model_of_an_agent_that_cannot_be_had(self, home: Home) -> None:
+        home.config.write_text("[model]\nname = 'scripted'\n[agents.rosi]\nmodel = 'opnai/gpt-4o'\n")
+        cause = found(examine(home, "model."))["model.unknown"].cause
+        assert cause.startswith("[agents.rosi] model is 'opnai/gpt-4o'")
+        home.config.write_text("[model]\nname = 'scripted'\n[agents.rosi]\nmodel = 'openai/gpt-4o'\n")
+        assert "model.ok" in found(examine(home, "model."))
+
     @pytest.mark.parametrize("script", [None, b"{", b"[1]", b'{"rules": [{"when": "("}]}'])
     @plants("model.script")
     def test_a_script_that_cannot_be_read(self, home: Home, tmp_path: Path, script: bytes | None) -> None:
