@@ -6,13 +6,14 @@ share a tape: each model sees its own words as its own, and those of the others 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from bubbot.ports.channel import Inbound
+from bubbot.ports.channel import CommandInfo, Inbound
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, text_field
 from bubbot.tape.handle import TapeHandle
+from bubbot.texts import Texts
 
 ORIGIN_PREFIX = "agent:"
 """The beginning of the origin of what an agent wrote; its name follows."""
@@ -80,8 +81,27 @@ def writer_of(entry: TapeEntry) -> str:
 class AgentDirectory(Protocol):
     """Knows the agents of a bot."""
 
-    def address(self, inbound: Inbound) -> Inbound:
-        """Return a message with the agents that it asks, by its words; called once, before it is stored."""
+    @property
+    def has_agents(self) -> bool:
+        """True if there are agents besides the bot itself."""
+        ...
+
+    def address(self, inbound: Inbound, quoted_writer: str | None = None) -> Inbound:
+        """Return a message with the agents that it asks; called once, before it is stored.
+
+        Args:
+            inbound: the message.
+            quoted_writer: the agent that wrote the quoted message (empty: the bot itself); None if it quotes none of the bot.
+        """
+        ...
+
+    def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> Sequence[CommandInfo]:
+        """List the commands that call agents, for menus and completion.
+
+        Args:
+            texts: the language of the bot.
+            translations: the languages of the menus, by tag.
+        """
         ...
 
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:
@@ -92,9 +112,18 @@ class AgentDirectory(Protocol):
 class OnlyTheBot:
     """The directory of a bot without further agents."""
 
-    def address(self, inbound: Inbound) -> Inbound:
+    @property
+    def has_agents(self) -> bool:
+        """See `AgentDirectory.has_agents`."""
+        return False
+
+    def address(self, inbound: Inbound, quoted_writer: str | None = None) -> Inbound:  # noqa: ARG002 - see `AgentDirectory`
         """See `AgentDirectory.address`: there is nobody else to ask."""
         return inbound
+
+    def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> Sequence[CommandInfo]:  # noqa: ARG002
+        """See `AgentDirectory.list_commands`."""
+        return ()
 
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:  # noqa: ARG002 - see `AgentDirectory`
         """See `AgentDirectory.choose`."""

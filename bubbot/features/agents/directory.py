@@ -12,13 +12,13 @@ from msgspec import structs
 from bubbot.features.agents.facts import AgentJoined
 from bubbot.features.agents.settings import AgentSettings, AgentsSettings
 from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY, THE_BOT, Agent, speaker_name
-from bubbot.ports.channel import FOREIGN_WORDS, Inbound
+from bubbot.ports.channel import FOREIGN_WORDS, CommandInfo, Inbound
 from bubbot.tape.entry import Kind
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 from bubbot.tape.words import fold_text
-from bubbot.texts import COMMAND_PREFIX
+from bubbot.texts import COMMAND_PREFIX, Texts
 from bubbot.tool import Tool
 
 MAX_JOINED_READ = 100
@@ -26,6 +26,11 @@ MAX_JOINED_READ = 100
 TOPIC_PREFIX = "topic/"
 """The beginning of a topic among the places where an agent answers."""
 MEMORY_TOOLS = "memory.*"
+TEXT_ARGUMENT = "text"
+"""The argument of a command that calls an agent, where a platform shows a form for it."""
+MAX_OFFERED = 12
+"""Agents that menus of commands offer."""
+_ARGUMENT = re.compile(rf'{TEXT_ARGUMENT}="((?:[^"]|"")*)"')
 _MENTION = re.compile(r"(?<![\w@./])@([a-z][a-z0-9_-]{0,31})(?![\w-])", re.IGNORECASE)
 _AFTER = re.compile(r"\s*(?:[,:;!?.，：；！？、…]|$)")
 """What stands after the last name at the beginning of a message, if that calls the agents: "Rosi says so" calls nobody."""
@@ -80,7 +85,12 @@ class ConfiguredAgents:
         self._current_session = current_session
         self._names = _fold_names(settings.named, bot_name)
 
-    def address(self, inbound: Inbound) -> Inbound:
+    @property
+    def has_agents(self) -> bool:
+        """See `AgentDirectory.has_agents`."""
+        return bool(self.settings.named)
+
+    def address(self, inbound: Inbound, quoted_writer: str | None = None) -> Inbound:
         """See `AgentDirectory.address`.
 
         A message asks the agents whose names it begins with, and those that it mentions as `@name`, where they may be called;
@@ -93,15 +103,33 @@ class ConfiguredAgents:
         if text.startswith(COMMAND_PREFIX):
             name, _, rest = text.removeprefix(COMMAND_PREFIX).partition(" ")
             is_agent = name.lower() in (BOT_SPEAKER, *self.settings.named)
-            if not is_agent or self._is_command(name) or not self._may_call(name.lower(), inbound.session):
+            if not is_agent or self._is_command(name) or not self.may_call(name.lower(), inbound.session):
                 return inbound
+            if match := _ARGUMENT.fullmatch(rest.strip()):  # as a form of the platform writes it
+                rest = match[1].replace('""', '"')
             text = f"@{name.lower()} {rest.strip()}".strip()
             inbound = structs.replace(inbound, text=text)
-        asked = [name for name in self._find_called(text) if self._may_call(name, inbound.session)]
-        asked = asked or self._find_quoted(inbound)
+        asked = [name for name in self._find_called(text) if self.may_call(name, inbound.session)]
+        if not asked and quoted_writer is not None and self.may_call(quoted_writer, inbound.session):
+            asked = [quoted_writer or BOT_SPEAKER]
         if not asked and (keeper := self._find_keeper(inbound.session)) and not inbound.direct:
             asked = [keeper]
         return structs.replace(inbound, agents=tuple(["" if name == BOT_SPEAKER else name for name in asked]))
+
+    def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> list[CommandInfo]:
+        """See `AgentDirectory.list_commands`. Menus are those of all chats, so they offer the agents that all may call."""
+        agents = [(name, agent) for name, agent in self.settings.named.items() if not self._is_command(name)]
+        offered = [name for name, agent in agents if not agent.chats][:MAX_OFFERED]
+        return [
+            CommandInfo(
+                name,
+                _describe_call(name, agent, texts),
+                (TEXT_ARGUMENT,),
+                in_menu=name in offered,
+                translations={tag: _describe_call(name, agent, other) for tag, other in translations.items()},
+            )
+            for name, agent in agents
+        ]
 
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:
         """See `AgentDirectory.choose`: the first one that is asked, else who answers in this topic or chat, else the bot."""
@@ -109,7 +137,9 @@ class ConfiguredAgents:
             return THE_BOT
         asked = inbounds[0].agents
         name = asked[0] if asked else await self.find_default(tape)
-        if name not in self.settings.named:  # the bot itself, or the agent was removed since
+        if name not in self.settings.named or not self.may_call(
+            name, tape.session
+        ):  # the bot itself, or it was removed since
             name = ""
         living = await self.find_living(tape)
         return self.make(name, is_among_others=len(living | {name}) > 1)
@@ -151,17 +181,17 @@ class ConfiguredAgents:
             for name, agent in self.settings.named.items()
             if self._covers((*agent.chats, *agent.answers), tape.session)
         }
-        joined = [name for name in await tape.read(JoinedView()) if self._may_call(name, tape.session)]
+        joined = [name for name in await tape.read(JoinedView()) if self.may_call(name, tape.session)]
         return frozenset({*named, *joined, await self.find_default(tape)})
 
     def list_callable(self, session: str) -> list[str]:
         """Return the names of the agents that may be called in a chat."""
-        return [name for name in self.settings.named if self._may_call(name, session)]
+        return [name for name in self.settings.named if self.may_call(name, session)]
 
     def find_mentioned(self, text: str, session: str) -> list[str]:
         """Return the agents that a text mentions as `@name` and that may be called there, in order; empty: the bot."""
         found = [name.lower() for name in _MENTION.findall(text)]
-        names = ["" if name == BOT_SPEAKER else name for name in found if self._may_call(name, session)]
+        names = ["" if name == BOT_SPEAKER else name for name in found if self.may_call(name, session)]
         return list(dict.fromkeys(names))
 
     def _choose_tools(self, settings: AgentSettings) -> frozenset[str] | None:
@@ -179,7 +209,8 @@ class ConfiguredAgents:
     def _is_command(self, name: str) -> bool:
         return any(name in tool.names for tool in self._list_tools())
 
-    def _may_call(self, name: str, session: str) -> bool:
+    def may_call(self, name: str, session: str) -> bool:
+        """Return true if an agent, or the bot itself, may be called in a chat."""
         if name in ("", BOT_SPEAKER):
             return True
         agent = self.settings.named.get(name)
@@ -222,16 +253,10 @@ class ConfiguredAgents:
                 return name, end
         return None
 
-    def _find_quoted(self, inbound: Inbound) -> list[str]:
-        """Return the agent whose message is quoted, by the name before its words."""
-        if inbound.quote is None or not inbound.quote.own:
-            return []
-        before, colon, _ = inbound.quote.text.partition(":")
-        title = fold_text(before.strip("*\u200b "))
-        titles = {fold_text(title_of(name, agent)): name for name, agent in self.settings.named.items()}
-        titles.setdefault(fold_text(self.bot_name), BOT_SPEAKER)
-        name = titles.get(title, "") if colon else ""
-        return [name] if name and self._may_call(name, inbound.session) else []
+
+def _describe_call(name: str, agent: AgentSettings, texts: Texts) -> str:
+    ask = texts.say("agent_ask", name=title_of(name, agent))
+    return f"{ask}: {agent.about}" if agent.about else ask
 
 
 def title_of(name: str, settings: AgentSettings) -> str:
