@@ -14,6 +14,7 @@ SCRIPT: Mapping[str, Any] = {
         {"when": "ask both", "steps": [{"text": "@rosi, then @tom: what do you say?"}]},
         {"when": "plan", "steps": [{"text": "@tom, which day?"}]},
         {"when": "be silent", "steps": [{"text": "[SILENT]"}]},
+        {"when": "think", "steps": [{"text": "thought: {text}", "delay": 3}]},
         {"when": "wait", "steps": [{"text": "late", "delay": 60}]},
     ],
     "default": [{"text": "You said: {text}"}],

@@ -115,7 +115,7 @@ class TestWhatAgentsSee:
         room.say("/stop", family.bob)
         room.say("Tom, hi", family.ada)
         await family.answered(room, "You said: @bot ask all", "Stopped.", "Tom: You said: Tom, hi")
-        corrections = named(family.home, tape_of(family, room), "message/correction")
+        corrections = named(family.home, f"telegram:{room.chat.id}", "correction")
         assert [one["content"] for one in corrections] == ["@bot ask nobody"]
 
     async def test_a_group_that_moves_in_mid_chain_gets_the_rest(self, family: Family) -> None:
