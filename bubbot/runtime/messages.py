@@ -38,10 +38,12 @@ class Authors:
     Attributes:
         role_of: returns the role of the sender of a message.
         quoted: the provenance of the bot's own messages that people quote, by the platform's id.
+        writers: the agents that wrote these messages; empty for the bot itself.
     """
 
     role_of: Callable[[Inbound], Role]
     quoted: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
+    writers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def judge(self, inbound: Inbound, edits: Sequence[Edit] = ()) -> Source:
         """Return the provenance of a message with its quote, files and edits."""
@@ -237,7 +239,10 @@ def _quote(inbound: Inbound, authors: Authors) -> dict[str, Any] | None:
         return None
     sender = sender_data(quote.sender) if quote.own else authors.describe(inbound, quote.sender)
     data = {"message": quote.message, "sender": sender, "text": clean(quote.text)[:MAX_QUOTE_CHARS]}
-    return data | {"own": True} if quote.own else data
+    if not quote.own:
+        return data
+    agent = authors.writers.get(quote.message, "")
+    return data | {"own": True} | ({"agent": agent} if agent else {})
 
 
 async def build_change_entries(

@@ -25,7 +25,7 @@ from bubbot.errors import (
 from bubbot.formatting import clean
 from bubbot.log import bind
 from bubbot.middleware import AroundTurn, wrap
-from bubbot.ports.agents import Agent, AgentDirectory, OnlyTheBot
+from bubbot.ports.agents import Agent, AgentDirectory, OnlyTheBot, writer_of
 from bubbot.ports.channel import (
     ButtonSet,
     Deletion,
@@ -577,7 +577,8 @@ class SessionRuntime:
         quotes = [accepted.inbound.quote for accepted in batch if accepted.inbound.quote]
         quoted = {quote.message for quote in quotes if quote.own and quote.text and quote.message}
         sent = await find_sent(self._tape, self._outbox, quoted, self._tape.session) if quoted else {}
-        return Authors(self._link.role, {message: source_of(intent) for message, intent in sent.items()})
+        sources = {message: source_of(intent) for message, intent in sent.items()}
+        return Authors(self._link.role, sources, {message: writer_of(intent) for message, intent in sent.items()})
 
     async def _cited_messages(self, accepted: AcceptedInbound) -> list[TapeEntry]:
         """List the messages that an interrupted attempt left on the tape for this inbound."""

@@ -31,10 +31,12 @@ TEXT_ARGUMENT = "text"
 MAX_OFFERED = 12
 """Agents that menus of commands offer."""
 _ARGUMENT = re.compile(rf'{TEXT_ARGUMENT}="((?:[^"]|"")*)"')
+_UNSEEN = "\u200b\u200e\u200f\u061c\u202a\u202b\u2066\u2067\u2068\ufeff"
+"""What keyboards of other directions put in front of a name."""
 _MENTION = re.compile(r"(?<![\w@./])@([a-z][a-z0-9_-]{0,31})(?![\w-])", re.IGNORECASE)
-_AFTER = re.compile(r"\s*(?:[,:;!?.，：；！？、…]|$)")
+_AFTER = re.compile(r"\s*(?:[,:;!?.…，：；！？、。،؛؟।׃]|$)")
 """What stands after the last name at the beginning of a message, if that calls the agents: "Rosi says so" calls nobody."""
-_BETWEEN = re.compile(r"(?:[\s,;:&+、，]|\b(?:and|und|et|y|e)\b|和)*")
+_BETWEEN = re.compile(r"(?:[\s,;:&+、，،]|\b(?:and|und|et|y|e|и|و)\b|和|と)*")
 """What may stand between the names of several agents at the beginning of a message."""
 
 
@@ -232,7 +234,7 @@ class ConfiguredAgents:
 
     def _find_called(self, text: str) -> list[str]:
         """Return the agents whose names stand at the beginning of a text, and those that it mentions."""
-        folded, found, start, called = fold_text(text), list[str](), 0, 0
+        folded, found, start, called = fold_text(text).lstrip(_UNSEEN), list[str](), 0, 0
         while match := self._match_name(folded, start):
             name, end = match
             found.append(name)
@@ -266,11 +268,8 @@ def title_of(name: str, settings: AgentSettings) -> str:
 
 def _fold_names(named: Mapping[str, AgentSettings], bot_name: str) -> dict[str, str]:
     """Return the agents by the names with which people call them at the beginning of a message, the longest first."""
-    names = {fold_text(bot_name): BOT_SPEAKER}
-    for name, agent in named.items():
-        for each in agent.names or [title_of(name, agent)]:
-            if folded := fold_text(each).strip():
-                names[folded] = name
+    names = {fold_text(each).strip(): name for name, agent in named.items() for each in agent.called or [name]}
+    names[fold_text(bot_name).strip()] = BOT_SPEAKER
     return dict(sorted(names.items(), key=lambda item: -len(item[0])))
 
 

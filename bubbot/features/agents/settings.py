@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY
 from bubbot.ports.settings import Label, Names, Number, OptionalWhole, SettingsSection, Text, Whole, matches
+from bubbot.tape.words import fold_text
 
 DAY_SECONDS = 86_400
 
@@ -91,6 +92,11 @@ class AgentSettings(SettingsSection):
         default=None, ge=0, description="Tokens that it may read and write in a month.", examples=[5_000_000]
     )
 
+    @property
+    def called(self) -> list[str]:
+        """The names with which people call it at the beginning of a message, besides that of its table."""
+        return [name for name in self.names or [self.title] if name.strip()]
+
 
 class AgentsSettings(SettingsSection):
     """`[agents]`: limits of sub-tasks and of agents that call each other, and a table for each agent, `[agents.NAME]`."""
@@ -125,6 +131,18 @@ class AgentsSettings(SettingsSection):
 
     named_tables: ClassVar[Mapping[str, type[SettingsSection]]] = MappingProxyType({"<name>": AgentSettings})
     table_field: ClassVar[str] = "named"
+
+    @model_validator(mode="after")
+    def _check_called(self) -> Self:
+        """Refuse two agents that people call alike: a message would ask one of them, and nobody could say which."""
+        called: dict[str, str] = {BOT_SPEAKER: BOT_SPEAKER}
+        for name, agent in self.named.items():
+            for each in dict.fromkeys(agent.called):
+                if (other := called.setdefault(fold_text(each), name)) != name:
+                    raise ValueError(
+                        f"lets people call both {other} and {name} {each!r}: give one of them another title or names"
+                    )
+        return self
 
     @model_validator(mode="before")
     @classmethod
