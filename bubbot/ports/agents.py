@@ -36,7 +36,7 @@ class Agent:
         strategy: the selector of its context strategy; empty for that of the chat.
         memory: the memory view that it is shown; empty for that of the chat, `NO_MEMORY` for none.
         max_steps: the most model calls of a turn; 0 for the limit of the settings.
-        is_among_others: several agents live in the chat, so that each is shown with its name.
+        living: the agents that live in the chat, by name (empty: the bot itself), as the turn begins.
     """
 
     name: str = ""
@@ -47,7 +47,12 @@ class Agent:
     strategy: str = ""
     memory: str = ""
     max_steps: int = 0
-    is_among_others: bool = False
+    living: frozenset[str] = frozenset()
+
+    @property
+    def is_among_others(self) -> bool:
+        """True if several agents live in the chat, so that each is shown with its name."""
+        return len(self.living | {self.name}) > 1
 
     @property
     def stamp(self) -> JsonObject:

@@ -35,7 +35,7 @@ class AgentCalls:
             return TurnOutcome("failed", turn.texts.say("agent_gone", name=gone))
         if not self._agents.has_agents:
             return await call_next(turn)
-        if turn.agent.name and turn.agent.name not in await self._agents.find_living(turn.tape):
+        if turn.agent.name and turn.agent.name not in turn.agent.living:
             await turn.tape.append([AgentJoined(turn.agent.name).to_entry()])
         outcome = await call_next(turn)
         if turn.inbounds and turn.role is not Role.STRANGER and outcome.status in ("answered", "silent", "failed"):
@@ -61,7 +61,7 @@ class AgentCalls:
         for place, (name, by) in enumerate(wanted):
             share = turns // len(wanted) + (place < turns % len(wanted))
             if share < 1 or tokens // len(wanted) < 1:
-                skipped = [self._agents.make(each).title for each, _ in wanted[place:]]
+                skipped = [self._agents.find_title(each) for each, _ in wanted[place:]]
                 turn.notices.append(turn.texts.say("agents_bounded", names=", ".join(skipped)))
                 return
             message = first.message if first.call is None else first.call.message

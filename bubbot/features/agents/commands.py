@@ -232,7 +232,8 @@ class SubTaskCommands:
     async def list_agents(self, caller: Caller) -> AgentList:
         """List the agents that may be called in this chat: what each is for, what it may and what it has used this month."""
         turn, agents = caller.required_turn, self._service.agents
-        living, default = await agents.find_living(turn.tape), await agents.find_default(turn.tape)
+        default = await agents.find_default(turn.tape)
+        living = await agents.find_living(turn.tape, default)
         rows = [self._describe(turn, name, living, default) for name in ("", *agents.list_callable(turn.session))]
         return AgentList(tuple(rows))
 

@@ -138,30 +138,34 @@ class ConfiguredAgents:
         if not self.settings.named or inbounds[0].is_plain_text:
             return THE_BOT
         asked = inbounds[0].agents
-        name = asked[0] if asked else await self.find_default(tape)
+        default = await self.find_default(tape)
+        name = asked[0] if asked else default
         if name not in self.settings.named or not self.may_call(
             name, tape.session
         ):  # the bot itself, or it was removed since
             name = ""
-        living = await self.find_living(tape)
-        return self.make(name, is_among_others=len(living | {name}) > 1)
+        return self.make(name, living=await self.find_living(tape, default))
 
-    def make(self, name: str, *, is_among_others: bool = False) -> Agent:
-        """Return the agent of this name; empty for the bot itself."""
+    def make(self, name: str, *, living: frozenset[str] = frozenset()) -> Agent:
+        """Return the agent of this name (empty: the bot itself) among those that live in a chat."""
         if not name:
-            return replace(THE_BOT, title=self.bot_name, is_among_others=is_among_others)
+            return replace(THE_BOT, title=self.bot_name, living=living)
         settings = self.settings.named[name]
         return Agent(
             name,
-            title_of(name, settings),
+            self.find_title(name),
             settings.prompt,
             settings.model,
             self._choose_tools(settings),
             settings.strategy,
             settings.memory,
             settings.steps or 0,
-            is_among_others,
+            living,
         )
+
+    def find_title(self, name: str) -> str:
+        """Return the name that people see of an agent; empty is the bot itself."""
+        return title_of(name, self.settings.named[name]) if name else self.bot_name
 
     async def find_default(self, tape: TapeHandle) -> str:
         """Return the name of the agent that answers in the topic or the chat of a tape; empty for the bot itself."""
@@ -174,9 +178,9 @@ class ConfiguredAgents:
                     return name
         return self._find_keeper(tape.session)
 
-    async def find_living(self, tape: TapeHandle) -> frozenset[str]:
-        """Return the agents that live in a chat: who answers there (the bot itself is the empty name), those whose places
-        name it, and those that were called there.
+    async def find_living(self, tape: TapeHandle, default: str) -> frozenset[str]:
+        """Return the agents that live in a chat: who answers there by `default` (the bot itself is the empty name), those
+        whose places name it, and those that were called there.
         """
         named = {
             name
@@ -184,7 +188,7 @@ class ConfiguredAgents:
             if self._covers((*agent.chats, *agent.answers), tape.session)
         }
         joined = [name for name in await tape.read(JoinedView()) if self.may_call(name, tape.session)]
-        return frozenset({*named, *joined, await self.find_default(tape)})
+        return frozenset({*named, *joined, default})
 
     def list_callable(self, session: str) -> list[str]:
         """Return the names of the agents that may be called in a chat."""
