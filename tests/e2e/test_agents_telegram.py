@@ -144,7 +144,7 @@ class TestWhatEndsAChain:
         room.say("Tom, later", family.bob)
         await family.answered(room, "@rosi, then @tom: what do you say?", "Stopped.", "Tom: You said: Tom, later")
 
-    @pytest.mark.parametrize("command", ["/new", "/reset confirm=true"])
+    @pytest.mark.parametrize("command", ["/new", "/reset erase"])
     async def test_another_conversation_ends_what_waits(self, family: Family, command: str) -> None:
         room = await family.room(f"Another {command}")
         room.say("@bot ask both", family.ada)

@@ -120,7 +120,8 @@ class ConfiguredAgents:
 
     def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> list[CommandInfo]:
         """See `AgentDirectory.list_commands`. Menus are those of all chats, so they offer the agents that all may call."""
-        agents = [(name, agent) for name, agent in self.settings.named.items() if not self._is_command(name)]
+        taken = {name for tool in self._list_tools() for name in tool.names} if self.has_agents else ()
+        agents = [(name, agent) for name, agent in self.settings.named.items() if name not in taken]
         offered = [name for name, agent in agents if not agent.chats][:MAX_OFFERED]
         return [
             CommandInfo(
