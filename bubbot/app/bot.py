@@ -435,7 +435,8 @@ async def open_bot(
                 notify_owner=owner_chat.notify,
                 decide_press=bot_features.decide_press,
             )
-        commands += list_commands(toolbox, texts, menu_languages(channel_runtimes))
+        languages = menu_languages(channel_runtimes)
+        commands += [*list_commands(toolbox, texts, languages), *deps.agents.list_commands(texts, languages)]
         sources = HealthSources(
             channel_runtimes,
             runtime,

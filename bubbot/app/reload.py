@@ -296,7 +296,8 @@ class Reloader:
         old_models = app.current_models.replace(plan.models) if plan.models is not None else None
         toolbox = await self._renew_sessions(settings)
         app.health_collector.settings = settings
-        commands = list_commands(toolbox, app.turn_services.texts, menu_languages(app.channel_runtimes))
+        texts, languages = app.turn_services.texts, menu_languages(app.channel_runtimes)
+        commands = [*list_commands(toolbox, texts, languages), *app.runtime.deps.agents.list_commands(texts, languages)]
         have_commands_changed = commands != app.commands
         app.commands[:] = commands
         self.current, self._tables = settings, dict(plan.tables)

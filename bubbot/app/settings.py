@@ -17,7 +17,7 @@ from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.formatting import did_you_mean
-from bubbot.ports.agents import NO_MEMORY
+from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY
 from bubbot.ports.memory import ZONES_VIEW
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection, format_errors, quote_value
 from bubbot.settings import loader
@@ -128,7 +128,7 @@ def _find_problems(settings: Settings) -> Iterator[SettingProblem]:
 
 def _find_agent_problems(settings: Settings) -> Iterator[SettingProblem]:
     """Find what agents name and there is not, and names and places that two of them have."""
-    taken, keepers = {fold_text(settings.bot.name): "the bot itself"}, dict[str, str]()
+    taken, keepers = dict.fromkeys((fold_text(settings.bot.name), BOT_SPEAKER), "the bot itself"), dict[str, str]()
     agents = settings.section(AgentsSettings).named
     taken |= {name: f"[agents.{name}]" for name in agents}
     for name, agent in agents.items():

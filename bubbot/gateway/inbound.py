@@ -64,7 +64,7 @@ from bubbot.ports.inbox import done_entry
 from bubbot.ports.outbox import OutboxMessage, intent_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
-from bubbot.runtime.router import holds_command, is_overtaking
+from bubbot.runtime.router import STOP, holds_command, is_overtaking
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
@@ -73,8 +73,6 @@ log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 64
 """Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster must wait."""
-STOP = ",stop"
-
 
 DecidePress: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[str | None]]
 """Decide a pressed button at once, and store these facts of the press with the decision.
@@ -175,7 +173,7 @@ class InboundGate:
         if inbound.origin != HUMAN_ORIGIN or inbound.press is not None:
             # A channel cannot deliver a firing, and only the gate knows which button was pressed.
             inbound = structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)
-        inbound = self._address(self._in_home_chat(await self._with_language(inbound)))
+        inbound = await self._address(self._in_home_chat(await self._with_language(inbound)))
         decision = self._admission.decide(inbound) if self._admission is not None else Respond(Role.OWNER)
         if isinstance(decision, Ignore | OfferPairing):
             await self._turn_away(inbound, decision)
@@ -437,7 +435,7 @@ class InboundGate:
         buttons.
         """
         inbound = structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)
-        return await self.accept(self._address(self._in_home_chat(inbound)))
+        return await self.accept(await self._address(self._in_home_chat(inbound)))
 
     async def accept(
         self,
@@ -552,9 +550,12 @@ class InboundGate:
         language = await self._inbox.languages.find(event.sender.id)
         return structs.replace(event, sender=structs.replace(event.sender, language=language)) if language else event
 
-    def _address(self, inbound: Inbound) -> Inbound:
+    async def _address(self, inbound: Inbound) -> Inbound:
         """Return a message with the agents that it asks. No channel and no client says that."""
-        return self._runtime.deps.agents.address(structs.replace(inbound, agents=(), call=None))
+        agents, quote, writer = self._runtime.deps.agents, inbound.quote, None
+        if agents.has_agents and quote is not None and quote.own and quote.message:
+            writer = await self._outbox.find_writer(inbound.session, quote.message)
+        return agents.address(structs.replace(inbound, agents=(), call=None), writer)
 
     def _in_home_chat(self, event: EventT) -> EventT:
         """Return the event with the chat id with which its session began."""

@@ -26,6 +26,7 @@ from bubbot.gateway.outbox_views import (
     preview_end_key,
     preview_key,
 )
+from bubbot.ports.agents import writer_of
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import (
@@ -37,6 +38,7 @@ from bubbot.ports.outbox import (
     intent_from,
     try_intent_from,
 )
+from bubbot.runtime.messages import find_sent
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
@@ -141,6 +143,12 @@ class Outbox:
     async def has_receipt(self, message: str) -> bool:
         """Return true if one of the newest receipts is for the message with this platform id."""
         return any([await tape.read(ReceiptView(message)) for tape in self._tape.shards()])
+
+    async def find_writer(self, session: str, message: str) -> str | None:
+        """Return the agent that wrote a delivered message (empty: the bot itself); None if it is not among the newest."""
+        tape = self._tape.shard(session)
+        intent = (await find_sent(tape, tape.name, {message}, session)).get(message)
+        return None if intent is None else writer_of(intent)
 
     async def begin_live(self, inbound: int, session: str, part: MessagePart) -> LiveMessage:
         """Record that `part` is about to be sent, to show the answer to an inbound while the model writes it.

@@ -6,15 +6,16 @@ share a tape: each model sees its own words as its own, and those of the others 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from bubbot.ports.channel import Inbound
+from bubbot.ports.channel import CommandInfo, Inbound
 from bubbot.ports.memory import ZONES_VIEW
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, text_field
 from bubbot.tape.events import CommandRun
 from bubbot.tape.handle import TapeHandle
+from bubbot.texts import Texts
 
 ORIGIN_PREFIX = "agent:"
 """The beginning of the origin of what an agent wrote; its name follows."""
@@ -38,7 +39,7 @@ class Agent:
         strategy: the selector of its context strategy; empty for that of the chat.
         memory: the memory view that it is shown; empty for that of the chat, `NO_MEMORY` for none.
         max_steps: the most model calls of a turn; 0 for the limit of the settings.
-        is_among_others: several agents live in the chat, so that each is shown with its name.
+        living: the agents that live in the chat, by name (empty: the bot itself), as the turn begins.
     """
 
     name: str = ""
@@ -49,7 +50,12 @@ class Agent:
     strategy: str = ""
     memory: str = ""
     max_steps: int = 0
-    is_among_others: bool = False
+    living: frozenset[str] = frozenset()
+
+    @property
+    def is_among_others(self) -> bool:
+        """True if several agents live in the chat, so that each is shown with its name."""
+        return len(self.living | {self.name}) > 1
 
     @property
     def stamp(self) -> JsonObject:
@@ -100,8 +106,27 @@ def writer_of(entry: TapeEntry) -> str:
 class AgentDirectory(Protocol):
     """Knows the agents of a bot."""
 
-    def address(self, inbound: Inbound) -> Inbound:
-        """Return a message with the agents that it asks, by its words; called once, before it is stored."""
+    @property
+    def has_agents(self) -> bool:
+        """True if there are agents besides the bot itself."""
+        ...
+
+    def address(self, inbound: Inbound, quoted_writer: str | None = None) -> Inbound:
+        """Return a message with the agents that it asks; called once, before it is stored.
+
+        Args:
+            inbound: the message.
+            quoted_writer: the agent that wrote the quoted message (empty: the bot itself); None if it quotes none of the bot.
+        """
+        ...
+
+    def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> Sequence[CommandInfo]:
+        """List the commands that call agents, for menus and completion.
+
+        Args:
+            texts: the language of the bot.
+            translations: the languages of the menus, by tag.
+        """
         ...
 
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:
@@ -112,9 +137,18 @@ class AgentDirectory(Protocol):
 class OnlyTheBot:
     """The directory of a bot without further agents."""
 
-    def address(self, inbound: Inbound) -> Inbound:
+    @property
+    def has_agents(self) -> bool:
+        """See `AgentDirectory.has_agents`."""
+        return False
+
+    def address(self, inbound: Inbound, quoted_writer: str | None = None) -> Inbound:  # noqa: ARG002 - see `AgentDirectory`
         """See `AgentDirectory.address`: there is nobody else to ask."""
         return inbound
+
+    def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> Sequence[CommandInfo]:  # noqa: ARG002
+        """See `AgentDirectory.list_commands`."""
+        return ()
 
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:  # noqa: ARG002 - see `AgentDirectory`
         """See `AgentDirectory.choose`."""

@@ -19,7 +19,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.events import Correction, MessageReaction, ModelChosen, TurnJoined, TurnStart
 from bubbot.tape.handle import TapeHandle, spans_of
-from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, source_of, source_of_role
+from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, source_of_role
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.texts import Texts
 
@@ -38,10 +38,12 @@ class Authors:
     Attributes:
         role_of: returns the role of the sender of a message.
         quoted: the provenance of the bot's own messages that people quote, by the platform's id.
+        writers: the agents that wrote these messages; empty for the bot itself.
     """
 
     role_of: Callable[[Inbound], Role]
     quoted: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
+    writers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def judge(self, inbound: Inbound, edits: Sequence[Edit] = ()) -> Source:
         """Return the provenance of a message with its quote, files and edits."""
@@ -237,7 +239,10 @@ def _quote(inbound: Inbound, authors: Authors) -> dict[str, Any] | None:
         return None
     sender = sender_data(quote.sender) if quote.own else authors.describe(inbound, quote.sender)
     data = {"message": quote.message, "sender": sender, "text": clean(quote.text)[:MAX_QUOTE_CHARS]}
-    return data | {"own": True} if quote.own else data
+    if not quote.own:
+        return data
+    agent = authors.writers.get(quote.message, "")
+    return data | {"own": True} | ({"agent": agent} if agent else {})
 
 
 async def build_change_entries(
@@ -267,14 +272,16 @@ async def build_change_entries(
     return [reaction.to_entry(**meta)], "applied"
 
 
-async def find_sent_sources(tape: TapeHandle, outbox: str, messages: Collection[str]) -> dict[str, Source]:
-    """Find the provenance of messages that the bot sent, by the platform's ids, among the newest ones.
+async def find_sent(tape: TapeHandle, outbox: str, messages: Collection[str], session: str) -> dict[str, TapeEntry]:
+    """Find the intents of messages that the bot sent in a session, by the platform's ids, among the newest ones.
 
     Args:
-        tape: the session's tape.
+        tape: reads the outbox.
         outbox: the outbox tape of the messages.
         messages: the platform's ids; the result lacks those that are not found.
+        session: the session.
     """
+    sent: dict[str, TapeEntry] = {}
     for limit in SENT_SEARCH_LIMITS:
         query = TapeQuery(outbox, kinds=(Kind.EVENT,), names=(RECEIPT,), newest=True, limit=limit)
         receipts = (await tape.fetch([query]))[0]
@@ -282,11 +289,11 @@ async def find_sent_sources(tape: TapeHandle, outbox: str, messages: Collection[
         # Messages of other chats may have the same ids.
         intents = {each["intent"]: each["external_id"] for each in data if each["external_id"] in messages}
         found = (await tape.fetch([TapeQuery(outbox, IdRanges(tuple(spans_of(list(intents)))))]))[0] if intents else ()
-        sent = [entry for entry in found if not entry.erased and entry.payload["data"]["session"] == tape.session]
-        sources = {intents[entry.id]: source_of(entry) for entry in sent}
-        if len(sources) == len(messages) or len(receipts) < limit:
+        here = [entry for entry in found if not entry.erased and entry.payload["data"]["session"] == session]
+        sent = {intents[entry.id]: entry for entry in here}
+        if len(sent) == len(messages) or len(receipts) < limit:
             break
-    return sources
+    return sent
 
 
 async def find_message_id(tape: TapeHandle, message: str) -> int | None:

@@ -115,6 +115,23 @@ class MessageQueue:
             if not self._platform_ids[inbound.message]:
                 del self._platform_ids[inbound.message]
 
+    def list_calls(self, message: str = "") -> list[QueuedMessage]:
+        """List what agents ask each other, all or the chain that began with the message of this platform id."""
+        calls: list[QueuedMessage] = []
+        for item in reversed(self._items):
+            if not (isinstance(item, QueuedMessage) and _is_agent_call(item)):
+                break
+            call = item.accepted.inbound.call
+            if not message or (call is not None and call.message == message):
+                calls.append(item)
+        return calls[::-1]
+
+    def remove_calls(self, calls: Sequence[QueuedMessage]) -> None:
+        """Remove calls that nobody answers any more."""
+        self._remove(calls)
+        for call in calls:
+            call.settle(TurnResult("", "silent"))
+
     def take_all(self) -> list[QueuedMessage]:
         """Empty the queue; return its messages."""
         messages = [item for item in self._items if isinstance(item, QueuedMessage)]

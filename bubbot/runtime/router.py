@@ -24,7 +24,8 @@ from bubbot.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, Toolbo
 
 log = logging.getLogger(__name__)
 
-OVERTAKING_COMMANDS = (",stop", ",status")
+STOP = ",stop"
+OVERTAKING_COMMANDS = (STOP, ",status")
 """Commands that do not wait for the running turn and cannot be stopped."""
 
 _KEYED = r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>\S*))'

@@ -25,9 +25,10 @@ from bubbot.errors import (
 from bubbot.formatting import clean
 from bubbot.log import bind
 from bubbot.middleware import AroundTurn, wrap
-from bubbot.ports.agents import Agent, AgentDirectory, OnlyTheBot
+from bubbot.ports.agents import Agent, AgentDirectory, OnlyTheBot, writer_of
 from bubbot.ports.channel import (
     ButtonSet,
+    Deletion,
     Inbound,
     MessagePart,
     Outbound,
@@ -64,7 +65,7 @@ from bubbot.runtime.messages import (
     Authors,
     add_notices,
     build_change_entries,
-    find_sent_sources,
+    find_sent,
     gave_up_text,
     message_entries,
     missing_edit_entries,
@@ -74,7 +75,7 @@ from bubbot.runtime.messages import (
 )
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.recovery import merge_open_forks
-from bubbot.runtime.router import holds_command, is_overtaking
+from bubbot.runtime.router import STOP, holds_command, is_overtaking
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
@@ -82,7 +83,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT, TurnEnd
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
-from bubbot.tape.provenance import Source, most_foreign, stamp_of
+from bubbot.tape.provenance import Source, most_foreign, source_of, stamp_of
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, TRACE_DIGITS, Texts
@@ -367,6 +368,9 @@ class SessionRuntime:
         except Exception as error:  # our defect, or an invalid value of an adapter: other sessions continue
             log.exception("turn impossible, ending its messages as failed", extra={"action": "turn.poisoned"})
             result = await self._fail_batch(batch, error)
+        if self._stop_requested and not self._is_overtaking() and (calls := self._queue.list_calls()):
+            await self._tape.append([], other_tapes={self._inbox: [_calls_ended(calls)]})  # it came within the merge
+            self._queue.remove_calls(calls)
         self._stop_requested = self._stop_requested and self._is_overtaking() and bool(self._queue.stoppable_count)
         for message in self._current:
             message.settle(result)
@@ -404,7 +408,7 @@ class SessionRuntime:
         """Run the stages of one turn: open it, answer it or explain why not, merge it."""
         turn = await self._open_turn(batch, old=old)
         first = batch[0]
-        if turn.is_typed:  # another source may stay silent or answer in another chat
+        if first.inbound.is_of_chat:  # another source may stay silent or answer in another chat
             is_first_attempt = not any(accepted.attempts for accepted in batch)
             self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message, is_first_attempt))
         with bind(turn=turn.id):
@@ -572,8 +576,9 @@ class SessionRuntime:
         """Build the judge of these messages' provenance; a quote of the bot has that of the quoted message."""
         quotes = [accepted.inbound.quote for accepted in batch if accepted.inbound.quote]
         quoted = {quote.message for quote in quotes if quote.own and quote.text and quote.message}
-        sources = await find_sent_sources(self._tape, self._outbox, quoted) if quoted else {}
-        return Authors(self._link.role, sources)
+        sent = await find_sent(self._tape, self._outbox, quoted, self._tape.session) if quoted else {}
+        sources = {message: source_of(intent) for message, intent in sent.items()}
+        return Authors(self._link.role, sources, {message: writer_of(intent) for message, intent in sent.items()})
 
     async def _cited_messages(self, accepted: AcceptedInbound) -> list[TapeEntry]:
         """List the messages that an interrupted attempt left on the tape for this inbound."""
@@ -600,7 +605,13 @@ class SessionRuntime:
             inbound = changed.event if isinstance(changed.event, Inbound) else None
             authors = await self._find_authors([AcceptedInbound(changed.id, inbound)] if inbound else [])
             entries, outcome = await build_change_entries(self._tape, self._inbox, changed, authors)
-            await self._tape.append(entries, other_tapes={self._inbox: [done_entry([changed.id], outcome=outcome)]})
+            settled = [done_entry([changed.id], outcome=outcome)]
+            # Nobody is asked any more about a message that was withdrawn.
+            deleted = changed.event.message if isinstance(changed.event, Deletion) else ""
+            calls = self._queue.list_calls(deleted) if deleted else []
+            settled += [_calls_ended(calls)] if calls else []
+            await self._tape.append(entries, other_tapes={self._inbox: settled})
+            self._queue.remove_calls(calls)
 
     async def _run_answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
         """Answer the turn within its middleware; turn every error into a result.
@@ -629,6 +640,9 @@ class SessionRuntime:
         await fork.append([TurnEnd(result.status).to_entry()])
         ids = [*[accepted.id for accepted in turn.inbounds], *self._edit_ids]
         fork.stage(self._inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
+        calls = self._queue.list_calls() if _ends_calls(turn, result.status) else []
+        if calls:
+            fork.stage(self._inbox, [_calls_ended(calls)])
         text = "\n\n".join([*turn.notices, *turn.alerts, result.text] if result.text else turn.alerts)
         is_answer = result.status in ("answered", "silent")
         reply = _Reply(
@@ -638,6 +652,7 @@ class SessionRuntime:
         if turn.following:
             fork.stage(self._inbox, [self._link.inbound_entry(each) for each in turn.following], if_absent=True)
         merged = await fork.merge(expect_head=True)  # a turn is alone on its tape
+        self._queue.remove_calls(calls)
         self._queue_following(turn, merged)
         self._deps.on_preview(turn.session, TurnFinished(result.status))
         for on_merged in self._deps.on_merged:
@@ -668,10 +683,12 @@ class SessionRuntime:
         if source is None:
             return
         sourced = source.build_reply(turn, inbound, TurnOutcome(status, reply.text))
+        answered = reply.accepted.id if inbound.is_of_chat else 0
         for tape, entries in sourced.entries.items():
             turn.tape.stage(tape, entries)
         if sourced.target is not None:
-            self._stage_message(turn, structs.replace(sourced.target, text=sourced.text, files=reply.files))
+            out = structs.replace(sourced.target, text=sourced.text, files=reply.files)
+            self._stage_message(turn, out, answered=answered)
 
     def _stage_message(self, turn: Turn, out: Outbound, *, answered: int = 0) -> None:
         """Stage text and files for a chat, possibly of another channel."""
@@ -712,6 +729,23 @@ def _log_end(result: TurnResult, seconds: float) -> None:
             "messages too old to be answered: if the bot was not away, the clock of this machine is wrong",
             extra={"action": "turn.too_old"},
         )
+
+
+def _calls_ended(calls: Sequence[QueuedMessage]) -> TapeEntry:
+    """Make the fact that nobody answers these calls of agents any more."""
+    return done_entry([call.accepted.id for call in calls], outcome="withdrawn")
+
+
+def _ends_calls(turn: Turn, status: Status) -> bool:
+    """Return true if what agents still ask each other ends with a turn: it was stopped, or the conversation is another one."""
+    if status == "stopped" or turn.tape.is_reset:
+        return True
+    commands = [accepted.inbound for accepted in turn.inbounds if holds_command(accepted.inbound)]
+    if not (turn.is_typed and commands):
+        return False
+    return any(each.text.strip() == STOP for each in commands) or any(
+        entry.opens_window and entry.name != SESSION_START for entry in turn.tape.delta
+    )
 
 
 async def _record_stop(turn: Turn) -> TurnOutcome:

@@ -19,8 +19,8 @@ from channels.discord.inbound import read_sender
 from channels.platform.json_values import require_text
 
 log = logging.getLogger(__name__)
-MAX_MENU_COMMANDS = 12
-"""Commands to offer; Discord would take 100, which nobody reads. The others may be typed: `/memory_save`."""
+MAX_MENU_COMMANDS = 24
+"""Commands to offer, with those that call agents; Discord would take 100, which nobody reads. The others may be typed: `/memory_save`."""
 MAX_DESCRIPTION_CHARS = 100
 """Characters of a description."""
 MAX_OPTIONS = 25

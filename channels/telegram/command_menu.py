@@ -13,8 +13,8 @@ from channels.telegram.errors import TelegramApiError, TelegramUnavailable
 
 log = logging.getLogger(__name__)
 _NAME = re.compile(r"[a-z0-9_]{1,32}")
-MAX_MENU_COMMANDS = 12
-"""Commands in a menu; Telegram would take 100, which nobody reads."""
+MAX_MENU_COMMANDS = 24
+"""Commands in a menu, with those that call agents; Telegram would take 100, which nobody reads."""
 _MAX_DESCRIPTION_CHARS = 256
 _PRIVATE_SCOPES = ("all_private_chats", "all_chat_administrators")
 _GROUP_SCOPE = "all_group_chats"

@@ -31,10 +31,11 @@ class AgentCalls:
 
     async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Let an agent join the chat before its first turn there; then ask those whom the turn calls."""
-        named = self._agents.settings.named
-        if not named:
+        if turn.origin == AGENT_ORIGIN and (gone := self._find_gone(turn)):
+            return TurnOutcome("failed", turn.texts.say("agent_gone", name=gone))
+        if not self._agents.has_agents:
             return await call_next(turn)
-        if turn.agent.name and turn.agent.name not in await self._agents.find_living(turn.tape):
+        if turn.agent.name and turn.agent.name not in turn.agent.living:
             await turn.tape.append([AgentJoined(turn.agent.name).to_entry()])
         outcome = await call_next(turn)
         # A job that calls agents would give them more than it may do itself: it orders sub-tasks.
@@ -46,6 +47,11 @@ class AgentCalls:
         ):
             self._call_others(turn, outcome)
         return outcome
+
+    def _find_gone(self, turn: Turn) -> str:
+        """Return the name of the agent that the turn calls, if the settings have taken it out of the chat since; else empty."""
+        name = turn.inbounds[0].inbound.agents[0]
+        return "" if self._agents.may_call(name, turn.session) else name
 
     def _call_others(self, turn: Turn, outcome: TurnOutcome) -> None:
         """Add the inbounds of those whom the message addressed too, and of those whom the answer mentions."""
@@ -61,10 +67,11 @@ class AgentCalls:
         for place, (name, by) in enumerate(wanted):
             share = turns // len(wanted) + (place < turns % len(wanted))
             if share < 1 or tokens // len(wanted) < 1:
-                skipped = [self._agents.make(each).title for each, _ in wanted[place:]]
+                skipped = [self._agents.find_title(each) for each, _ in wanted[place:]]
                 turn.notices.append(turn.texts.say("agents_bounded", names=", ".join(skipped)))
                 return
-            call = AgentCall(by, share, tokens // len(wanted))
+            message = first.message if first.call is None else first.call.message
+            call = AgentCall(by, share, tokens // len(wanted), message)
             turn.following.append(self._build(turn, first, name, call, is_asked_by_person=name in asked_too))
 
     def _left(self, turn: Turn, first: Inbound) -> tuple[int, int]:

@@ -118,7 +118,8 @@ class AgentCommands:
         if tape is None:
             rows = [self._describe(name, spent.get(name)) for name in ("", *agents.settings.named)]
             return AgentList(tuple(rows))
-        living, default = await agents.find_living(tape), await agents.find_default(tape)
+        default = await agents.find_default(tape)
+        living = await agents.find_living(tape, default)
         rows = [
             self._describe(name, spent.get(name), lives_here=name in living, answers_here=name == default)
             for name in ("", *agents.list_callable(tape.session))

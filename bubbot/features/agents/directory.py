@@ -14,14 +14,14 @@ from bubbot.features.agents.facts import AgentJoined
 from bubbot.features.agents.settings import AgentSettings, AgentsSettings
 from bubbot.formatting import did_you_mean
 from bubbot.ports.agents import BOT_SPEAKER, THE_BOT, Agent, speaker_name, writer_of
-from bubbot.ports.channel import FOREIGN_WORDS, Inbound
+from bubbot.ports.channel import FOREIGN_WORDS, CommandInfo, Inbound
 from bubbot.tape.entry import Kind, text_field
 from bubbot.tape.events import TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 from bubbot.tape.words import fold_text
-from bubbot.texts import COMMAND_PREFIX
+from bubbot.texts import COMMAND_PREFIX, Texts
 from bubbot.tool import Tool
 
 log = logging.getLogger(__name__)
@@ -35,10 +35,17 @@ MAX_TURNS_READ = 50
 """The newest messages, and turns, among which the one that a retry repeats is looked for."""
 RETRY_COMMAND = "session.retry"
 """The command that has a message answered again: by whom it asked."""
+TEXT_ARGUMENT = "text"
+"""The argument of a command that calls an agent, where a platform shows a form for it."""
+MAX_OFFERED = 12
+"""Agents that menus of commands offer."""
+_ARGUMENT = re.compile(rf'{TEXT_ARGUMENT}="((?:[^"]|"")*)"')
+_UNSEEN = "\u200b\u200e\u200f\u061c\u202a\u202b\u2066\u2067\u2068\ufeff"
+"""What keyboards of other directions put in front of a name."""
 _MENTION = re.compile(r"(?<![\w@./])@([a-z][a-z0-9_-]{0,31})(?![\w-])", re.IGNORECASE)
-_AFTER = re.compile(r"\s*(?:[,:;!?.，：；！？、…]|$)")
+_AFTER = re.compile(r"\s*(?:[,:;!?.…，：；！？、。،؛؟।׃]|$)")
 """What stands after the last name at the beginning of a message, if that calls the agents: "Rosi says so" calls nobody."""
-_BETWEEN = re.compile(r"(?:[\s,;:&+、，]|\b(?:and|und|et|y|e)\b|和)*")
+_BETWEEN = re.compile(r"(?:[\s,;:&+、，،]|\b(?:and|und|et|y|e|и|و)\b|和|と)*")
 """What may stand between the names of several agents at the beginning of a message."""
 
 
@@ -111,7 +118,12 @@ class ConfiguredAgents:
         self._current_session = current_session
         self._names = _fold_names(settings.named, bot_name)
 
-    def address(self, inbound: Inbound) -> Inbound:
+    @property
+    def has_agents(self) -> bool:
+        """See `AgentDirectory.has_agents`."""
+        return bool(self.settings.named)
+
+    def address(self, inbound: Inbound, quoted_writer: str | None = None) -> Inbound:
         """See `AgentDirectory.address`.
 
         A message asks the agents whose names it begins with, and those that it mentions as `@name`, where they may be called;
@@ -124,48 +136,71 @@ class ConfiguredAgents:
         if text.startswith(COMMAND_PREFIX):
             name, _, rest = text.removeprefix(COMMAND_PREFIX).partition(" ")
             is_agent = name.lower() in (BOT_SPEAKER, *self.settings.named)
-            if not is_agent or self._is_command(name) or not self._may_call(name.lower(), inbound.session):
+            if not is_agent or self._is_command(name) or not self.may_call(name.lower(), inbound.session):
                 return inbound
+            if match := _ARGUMENT.fullmatch(rest.strip()):  # as a form of the platform writes it
+                rest = match[1].replace('""', '"')
             text = f"@{name.lower()} {rest.strip()}".strip()
             inbound = structs.replace(inbound, text=text)
-        asked = [name for name in self._find_called(text) if self._may_call(name, inbound.session)]
-        asked = asked or self._find_quoted(inbound)
+        asked = [name for name in self._find_called(text) if self.may_call(name, inbound.session)]
+        if not asked and quoted_writer is not None and self.may_call(quoted_writer, inbound.session):
+            asked = [quoted_writer or BOT_SPEAKER]
         if not asked and (keeper := self._find_keeper(inbound.session)) and not inbound.direct:
             asked = [keeper]
         return structs.replace(inbound, agents=tuple(["" if name == BOT_SPEAKER else name for name in asked]))
+
+    def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> list[CommandInfo]:
+        """See `AgentDirectory.list_commands`. Menus are those of all chats, so they offer the agents that all may call."""
+        taken = {name for tool in self._list_tools() for name in tool.names} if self.has_agents else ()
+        agents = [(name, agent) for name, agent in self.settings.named.items() if name not in taken]
+        offered = [name for name, agent in agents if not agent.chats][:MAX_OFFERED]
+        return [
+            CommandInfo(
+                name,
+                _describe_call(name, agent, texts),
+                (TEXT_ARGUMENT,),
+                in_menu=name in offered,
+                translations={tag: _describe_call(name, agent, other) for tag, other in translations.items()},
+            )
+            for name, agent in agents
+        ]
 
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:
         """See `AgentDirectory.choose`: the first one that is asked, else who answers in this topic or chat, else the bot."""
         if not self.settings.named or inbounds[0].is_plain_text:
             return THE_BOT
         asked = inbounds[0].agents
+        name = default = await self.find_default(tape)
         if asked:
             name = asked[0]
         elif self._is_retry(inbounds[0]):
             name = await tape.read(LastAskedView())
-        else:
-            name = await self.find_default(tape)
-        if name not in self.settings.named:  # the bot itself, or the agent was removed since
+        if name not in self.settings.named or not self.may_call(
+            name, tape.session
+        ):  # the bot itself, or it was removed since
             name = ""
-        living = await self.find_living(tape)
-        return self.make(name, is_among_others=len(living | {name}) > 1)
+        return self.make(name, living=await self.find_living(tape, default))
 
-    def make(self, name: str, *, is_among_others: bool = False) -> Agent:
-        """Return the agent of this name; empty for the bot itself."""
+    def make(self, name: str, *, living: frozenset[str] = frozenset()) -> Agent:
+        """Return the agent of this name (empty: the bot itself) among those that live in a chat."""
         if not name:
-            return replace(THE_BOT, title=self.bot_name, is_among_others=is_among_others)
+            return replace(THE_BOT, title=self.bot_name, living=living)
         settings = self.settings.named[name]
         return Agent(
             name,
-            title_of(name, settings),
+            self.find_title(name),
             settings.prompt,
             settings.model,
             self._choose_tools(settings),
             settings.strategy,
             settings.memory,
             settings.steps or 0,
-            is_among_others,
+            living,
         )
+
+    def find_title(self, name: str) -> str:
+        """Return the name that people see of an agent; empty is the bot itself."""
+        return title_of(name, self.settings.named[name]) if name else self.bot_name
 
     async def find_default(self, tape: TapeHandle) -> str:
         """Return the name of the agent that answers in the topic or the chat of a tape; empty for the bot itself."""
@@ -183,26 +218,26 @@ class ConfiguredAgents:
                     return name
         return self._find_keeper(tape.session)
 
-    async def find_living(self, tape: TapeHandle) -> frozenset[str]:
-        """Return the agents that live in a chat: who answers there (the bot itself is the empty name), those whose places
-        name it, and those that were called there.
+    async def find_living(self, tape: TapeHandle, default: str) -> frozenset[str]:
+        """Return the agents that live in a chat: who answers there by `default` (the bot itself is the empty name), those
+        whose places name it, and those that were called there.
         """
         named = {
             name
             for name, agent in self.settings.named.items()
             if self._covers((*agent.chats, *agent.answers), tape.session)
         }
-        joined = [name for name in await tape.read(JoinedView()) if self._may_call(name, tape.session)]
-        return frozenset({*named, *joined, await self.find_default(tape)})
+        joined = [name for name in await tape.read(JoinedView()) if self.may_call(name, tape.session)]
+        return frozenset({*named, *joined, default})
 
     def list_callable(self, session: str) -> list[str]:
         """Return the names of the agents that may be called in a chat."""
-        return [name for name in self.settings.named if self._may_call(name, session)]
+        return [name for name in self.settings.named if self.may_call(name, session)]
 
     def find_mentioned(self, text: str, session: str) -> list[str]:
         """Return the agents that a text mentions as `@name` and that may be called there, in order; empty: the bot."""
         found = [name.lower() for name in _MENTION.findall(text)]
-        names = ["" if name == BOT_SPEAKER else name for name in found if self._may_call(name, session)]
+        names = ["" if name == BOT_SPEAKER else name for name in found if self.may_call(name, session)]
         return list(dict.fromkeys(names))
 
     def log_unknown_tools(self) -> None:
@@ -240,7 +275,8 @@ class ConfiguredAgents:
     def _is_command(self, name: str) -> bool:
         return any(name in tool.names for tool in self._list_tools())
 
-    def _may_call(self, name: str, session: str) -> bool:
+    def may_call(self, name: str, session: str) -> bool:
+        """Return true if an agent, or the bot itself, may be called in a chat."""
         if name in ("", BOT_SPEAKER):
             return True
         agent = self.settings.named.get(name)
@@ -262,7 +298,7 @@ class ConfiguredAgents:
 
     def _find_called(self, text: str) -> list[str]:
         """Return the agents whose names stand at the beginning of a text, and those that it mentions."""
-        folded, found, start, called = fold_text(text), list[str](), 0, 0
+        folded, found, start, called = fold_text(text).lstrip(_UNSEEN), list[str](), 0, 0
         while match := self._match_name(folded, start):
             name, end = match
             found.append(name)
@@ -283,16 +319,10 @@ class ConfiguredAgents:
                 return name, end
         return None
 
-    def _find_quoted(self, inbound: Inbound) -> list[str]:
-        """Return the agent whose message is quoted, by the name before its words."""
-        if inbound.quote is None or not inbound.quote.own:
-            return []
-        before, colon, _ = inbound.quote.text.partition(":")
-        title = fold_text(before.strip("*\u200b "))
-        titles = {fold_text(title_of(name, agent)): name for name, agent in self.settings.named.items()}
-        titles.setdefault(fold_text(self.bot_name), BOT_SPEAKER)
-        name = titles.get(title, "") if colon else ""
-        return [name] if name and self._may_call(name, inbound.session) else []
+
+def _describe_call(name: str, agent: AgentSettings, texts: Texts) -> str:
+    ask = texts.say("agent_ask", name=title_of(name, agent))
+    return f"{ask}: {agent.about}" if agent.about else ask
 
 
 def title_of(name: str, settings: AgentSettings) -> str:
@@ -302,11 +332,8 @@ def title_of(name: str, settings: AgentSettings) -> str:
 
 def _fold_names(named: Mapping[str, AgentSettings], bot_name: str) -> dict[str, str]:
     """Return the agents by the names with which people call them at the beginning of a message, the longest first."""
-    names = {fold_text(bot_name): BOT_SPEAKER}
-    for name, agent in named.items():
-        for each in agent.spoken_names(name):
-            if folded := fold_text(each).strip():
-                names[folded] = name
+    names = {fold_text(each).strip(): name for name, agent in named.items() for each in agent.spoken_names(name)}
+    names[fold_text(bot_name).strip()] = BOT_SPEAKER
     return dict(sorted(names.items(), key=lambda item: -len(item[0])))
 
 

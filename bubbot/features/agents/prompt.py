@@ -42,7 +42,7 @@ class AgentPrompt:
         if not turn.agent.is_among_others or turn.is_subtask:
             return ""
         agents, own = self._agents, turn.agent.name
-        living = await agents.find_living(turn.tape)
+        living = turn.agent.living
         names = [
             name for name in ("", *agents.list_callable(turn.session)) if name != own and (not name or name in living)
         ]
@@ -61,7 +61,7 @@ class AgentPrompt:
 
     def _describe(self, name: str) -> str:
         settings = self._agents.settings.named.get(name)
-        title = clean_label(self._agents.make(name).title, MAX_ABOUT_CHARS)
+        title = clean_label(self._agents.find_title(name), MAX_ABOUT_CHARS)
         about = clean_label(settings.about, MAX_ABOUT_CHARS) if settings is not None else ""
         who = "the bot itself" if speaker_name(name) == BOT_SPEAKER else title
         return f"- @{speaker_name(name)}: {who}{f', {about}' if about else ''}"

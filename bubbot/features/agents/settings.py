@@ -93,7 +93,7 @@ class AgentSettings(SettingsSection):
 
     def spoken_names(self, name: str) -> list[str]:
         """Return the names by which people call it at the beginning of a message; `name` is that of its table."""
-        return self.names or [self.title or name]
+        return [each for each in self.names or [self.title] if each.strip()] or [name]
 
 
 class AgentsSettings(SettingsSection):

@@ -130,11 +130,13 @@ class AgentCall(Struct, frozen=True, forbid_unknown_fields=True):
         by: the agent that calls; empty for the bot itself, or a person.
         turns: turns that may follow a message of a person, this one included.
         tokens: tokens that they may read and write.
+        message: the platform's id of the message of a person with which the chain began; empty without one.
     """
 
     by: str
     turns: int
     tokens: int
+    message: str = ""
 
 
 class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
@@ -198,6 +200,11 @@ class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     def is_typed(self) -> bool:
         """True if a person wrote it."""
         return self.origin == HUMAN_ORIGIN
+
+    @property
+    def is_of_chat(self) -> bool:
+        """True if people of its chat wait for the answer: a person wrote it, or an agent asks another one there."""
+        return self.origin in (HUMAN_ORIGIN, AGENT_ORIGIN)
 
     @property
     def is_answered_by_person(self) -> bool:

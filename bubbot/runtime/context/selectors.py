@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
@@ -9,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from bubbot.formatting import clean_label
+from bubbot.ports.agents import speaker_name
 from bubbot.ports.channel import AGENT_ORIGIN
 from bubbot.runtime.context.attachments import (
     MAX_REQUEST_IMAGE_BYTES,
@@ -19,7 +21,7 @@ from bubbot.runtime.context.attachments import (
 )
 from bubbot.runtime.context.pairing import PairedCall, count_results, pair_calls
 from bubbot.runtime.context.quoting import INDENT, clean_name, escape_json, escape_people_text, indent_lines, quote_text
-from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, canonical, encode, int_field, thaw
+from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, canonical, encode, int_field, text_field, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import parse_moment
 
@@ -35,6 +37,8 @@ PLACED_EVIDENCE = "evidence at its place"
 """The key of the evidence that stands at the place of its fact, in the cache of the fact's entry."""
 SPEAKER = "speaker"
 """The key of the agent that speaks, in the cache of its message; see `runtime.context.speakers`."""
+_AGENT_CALL = re.compile(r"\[(?:The same message|[a-z][a-z0-9_-]* \(agent\)) asks you, [a-z][a-z0-9_-]*\]")
+"""All that the message says with which an agent asks another one."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
 """The user message if a provider needs one and no person wrote one."""
 
@@ -241,6 +245,14 @@ def text_of(content: Any, describe: Callable[[Mapping[str, Any]], str] | None = 
     return "\n".join(lines)
 
 
+def is_agent_call(entry: TapeEntry) -> bool:
+    """Return true for the message with which an agent asks another one. An imported message may have any origin."""
+    if entry.meta.get("origin") != AGENT_ORIGIN:
+        return False
+    content = entry.payload.get("content")
+    return isinstance(content, str) and _AGENT_CALL.fullmatch(content) is not None
+
+
 def find_correction(entry: TapeEntry) -> JsonObject | None:
     """Return the data of a correction; None for other entries and for one that names no entry (imports)."""
     if entry.kind != Kind.EVENT or entry.name != CORRECTION:
@@ -305,7 +317,7 @@ _NOT_SENT = frozenset({"role", "content", "tool_calls", THOUGHTS})
 def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
     payload = entry.payload
     role, content = payload.get("role"), _content(payload.get("content"))
-    is_ours = role == "system" or entry.meta.get("origin") in ("system", AGENT_ORIGIN)
+    is_ours = role == "system" or entry.meta.get("origin") == "system" or is_agent_call(entry)
     if role == "system":
         role, content = "user", f"[system] {content}" if content and isinstance(content, str) else content
     if role not in ("user", "assistant"):
@@ -327,14 +339,19 @@ def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
     """Write the time of a message, its author if several people write, and the quote it replies to."""
     at = parse_moment(entry.date) if stamps is not None else None
     head = f"[{at.astimezone(stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
-    if entry.meta.get("origin") == AGENT_ORIGIN:  # an agent asks, and not the person for whom it works
+    if is_agent_call(entry):  # an agent asks, and not the person for whom it works
         return head
     if speaker := entry.cache.get(SPEAKER):
         return f"{head}{clean_name(speaker)} (agent): "
+    is_shared = SPEAKER in entry.meta
     if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
         head += f"{format_sender(sender)}: "
+    elif is_shared:  # an imported message, or the bot's own: its words may begin like those of an agent
+        head += "system: " if entry.meta.get("origin") == "system" else "user: "
     if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
         author = "you" if quote.get("own") else format_sender(sender)
+        if is_shared and quote.get("own"):
+            author = f"{clean_name(speaker_name(text_field(quote, 'agent')))} (agent)"
         head += f"[in reply to {author}: {quote_text(str(quote.get('text', '')))}] "
     return head
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bubbot.ports.agents import speaker_name, writer_of
-from bubbot.ports.channel import AGENT_ORIGIN
-from bubbot.runtime.context.selectors import EVIDENCE, SPEAKER, find_correction, text_of
+from bubbot.runtime.context.selectors import EVIDENCE, SPEAKER, find_correction, is_agent_call, text_of
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.texts import SILENT_MARK
 
@@ -48,7 +47,7 @@ def _see(entry: TapeEntry, viewer: str) -> TapeEntry | None:
     if "fork" in entry.meta:
         return entry
     if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user":
-        if entry.meta.get("origin") != AGENT_ORIGIN:
+        if not is_agent_call(entry):
             return _spoken(entry, "")
         return entry if entry.meta.get("agent") == speaker_name(viewer) else None
     writer = writer_of(entry)

@@ -13,7 +13,8 @@ from bubbot.features.agents.settings import AgentsSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import Kind
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.query import TapeQuery
 from tests.turns import Bench, Options, asked, assert_rebuilt, calls, running, says
 
 FAMILY: dict[str, dict[str, Any]] = {
@@ -241,3 +242,24 @@ class TestOrders:
                 "- @rosi: Rosi; cooking",
                 "- @tom: Tom; homework",
             ]
+
+
+class CountingStore(InMemoryStore):
+    """Counts the questions who has joined a chat."""
+
+    asked = 0
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        self.asked += sum("agent/joined" in (query.names or ()) for query in queries)
+        return await super().fetch(queries)
+
+
+class TestCost:
+    @pytest.mark.parametrize(("agents", "asked_a_turn"), [({}, 0), (FAMILY, 1)])
+    async def test_a_turn_asks_once_who_lives_in_its_chat(self, agents: Mapping[str, Any], asked_a_turn: int) -> None:
+        store = CountingStore()
+        model = scripted(look=[calls("tape_info"), says("Looked.")])
+        async with running(store, model, options(agents)) as bench:
+            for turn, text in enumerate(("Rosi, look", "look", "Rosi, look"), start=1):
+                await ask(bench, text)
+                assert store.asked == turn * asked_a_turn
