@@ -213,7 +213,7 @@ class ConfiguredAgents:
                 if (
                     is_topic
                     and fold_text(place.removeprefix(TOPIC_PREFIX)) == wanted
-                    and self._may_call(name, tape.session)
+                    and self.may_call(name, tape.session)
                 ):
                     return name
         return self._find_keeper(tape.session)

@@ -158,7 +158,10 @@ class TestAsking:
             (",branch.ask models=a What?", "name at least two models, or two instructions"),
             (',branch.ask prompts="be brief" What?', "name at least two models, or two instructions"),
             (",branch.ask models=a,b,c,d,e,f,g What?", "a question can have 6 branches at most"),
-            (',branch.ask models=a,b prompts="a|b|c" What?', "2 models do not go with 3 instructions"),
+            (
+                ',branch.ask models=a,b prompts="a|b|c" What?',
+                "2 models, 3 instructions and 0 agents do not go together",
+            ),
             (f"{ASK} tools=frob What?", "A sub-task cannot be given the tool frob"),
             (ASK, "text"),
         ],
@@ -612,3 +615,25 @@ class TestAfterAnInterruption:
         assert result.text == f"Branch 1 is part of the conversation now: entries #{copied[0].id}-#{copied[-1].id}."
         assert [entry.payload["content"] for entry in copied] == ["What?", "short"]
         assert again.text == "branch 1 of this question was chosen already; only one can be"
+
+
+async def test_agents_answer_side_by_side_and_the_chosen_one_speaks_in_the_conversation(
+    memory_store: InMemoryStore,
+) -> None:
+    agents = AgentsSettings.model_validate(
+        {"rosi": {"prompt": "You cook."}, "tom": {"prompt": "You teach.", "tools": []}}
+    )
+    model = ScriptedModel(
+        {"rules": [{"when": "train", "steps": [says("By night.")]}, {"when": "more", "steps": [says("No.")]}]}
+    )
+    async with running(memory_store, model, Options(agents=agents)) as bench:
+        compared = (await bench.say(",branch.ask agents=rosi,tom Which train?")).text
+        assert "1: @rosi" in compared
+        assert "2: @tom" in compared
+        assert {request.system.partition("\n")[0] for request in bench.requests} == {"You cook.", "You teach."}
+        assert [bool(request.tools) for request in bench.requests if request.system.startswith("You teach.")] == [False]
+        await bench.say(",branch.choose 2")
+        await bench.say("more")
+        answer = [entry for entry in await bench.entries() if "source" in entry.meta][-1]
+        assert answer.meta["origin"] == "agent:tom"
+        assert "tom (agent): By night." in str(bench.requests[-1].messages)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.models.scripted import ScriptedModel
@@ -143,17 +142,6 @@ class TestNames:
         async with running(memory_store, ScriptedModel(SCRIPT), options) as bench:
             assert bench.app.deps.agents.address(bench.inbound(text)).agents == ("cook",)
             assert bench.app.deps.agents.address(bench.inbound(f"say {text}")).agents == ()
-
-    @pytest.mark.parametrize(
-        ("agents", "told"),
-        [
-            ({"rosi": {"title": "Chef"}, "tom": {"names": ["Tom", "chef"]}}, "both rosi and tom 'chef'"),
-            ({"rosi": {"title": "BOT"}}, "both bot and rosi 'BOT'"),
-        ],
-    )
-    def test_two_that_are_called_alike_are_refused(self, agents: Mapping[str, Any], told: str) -> None:
-        with pytest.raises(ValidationError, match=told):
-            settings(agents)
 
     async def test_the_name_of_the_bot_calls_the_bot(self, memory_store: InMemoryStore) -> None:
         options = Options(agents=settings({"rosi": {"title": "bubbot"}}))

@@ -189,7 +189,7 @@ class TestTools:
 
     async def test_an_order_gives_an_agent_no_more_than_the_one_that_orders_has(self, tmp_path: Path) -> None:
         agents = {"rosi": {"tools": ["agent.run", "tape.info"]}, "tom": {}}
-        order = calls("agent_run", task="write to bob", agent="tom", tools=["post.send"])
+        order = calls("agent_order", task="write to bob", agent="tom", tools=["post.send"])
         model = scripted({"order": [order, says("No.")], "write to bob": [POST, says("Done.")]})
         async with family(tmp_path, model, agents=agents) as bench:
             await bench.say("Rosi, order it")
@@ -198,7 +198,7 @@ class TestTools:
             assert bench.done == []
 
     async def test_an_order_acts_outside_with_nobodys_yes_as_little_as_any_sub_task(self, tmp_path: Path) -> None:
-        order = calls("agent_run", task="write to bob", agent="tom", tools=["post.send"])
+        order = calls("agent_order", task="write to bob", agent="tom", tools=["post.send"])
         model = scripted({"order": [order, says("No.")], "write to bob": [POST, says("Done.")]})
         async with family(tmp_path, model) as bench:
             await bench.say("Rosi, order it")
