@@ -27,6 +27,7 @@ WITHHELD = (
     "[Left out: it rests on entries of another chat that may not be read here any more, or are not there any more]"
 )
 _NOTE = "withheld"
+_COPIES = "copies"
 _PREPARED = ContextPrepared.EVENTS
 
 
@@ -55,10 +56,28 @@ class TapeCopy:
 
 
 def find_copies(tape: str, entries: Sequence[TapeEntry]) -> list[TapeCopy]:
-    """Return the entries of a tape, among these, that are made of entries of other tapes and may be shown."""
-    # Every step reads all entries of a window: this calls no function for most of them.
-    found = [entry for entry in entries if "sources" in entry.meta or "source" in entry.meta or entry.name in _PREPARED]
-    copies = [TapeCopy(entry, _find_sources(tape, entry)) for entry in found if is_in_context(entry)]
+    """Return the entries of a tape, among these, that are made of entries of other tapes and may be shown.
+
+    Every step reads all entries of its window: what was found is cached on the first one, which lives as long as the window.
+    """
+    if not entries:
+        return []
+    entries, cache = tuple(entries), entries[0].cache
+    known: tuple[str, tuple[TapeEntry, ...], tuple[TapeCopy, ...]] | None = cache.get(_COPIES)
+    size, found = 0, tuple[TapeCopy, ...]()
+    if known is not None and known[0] == tape and entries[1 : 1 + len(known[1])] == known[1]:
+        size, found = 1 + len(known[1]), known[2]
+    if size < len(entries):
+        found = (*found, *_find_new(tape, entries[size:]))
+        cache[_COPIES] = tape, entries[1:], found
+    return [*found]
+
+
+def _find_new(tape: str, entries: Sequence[TapeEntry]) -> list[TapeCopy]:
+    marked = [
+        entry for entry in entries if "sources" in entry.meta or "source" in entry.meta or entry.name in _PREPARED
+    ]
+    copies = [TapeCopy(entry, _find_sources(tape, entry)) for entry in marked if is_in_context(entry)]
     return [copy for copy in copies if copy.sources]
 
 
