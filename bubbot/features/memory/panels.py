@@ -98,7 +98,7 @@ async def _read_quoted(tape: TapeHandle, limit: int) -> tuple[ShownQuotation, ..
     query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(EVIDENCE_EVENT,), newest=True, limit=limit)
     (found,) = await tape.fetch([query])
     return tuple(
-        ShownQuotation(entry.id, fact.message, entry.date, fact.source, node.title, _count_entries(node))
+        ShownQuotation(entry.id, fact.message or entry.id, entry.date, fact.source, node.title, _count_entries(node))
         for entry, fact in find_evidence(found)
         for node in fact.nodes
     )

@@ -24,7 +24,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.session_names import keep_session, parse_session, require_user_tape
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import ProjectionRunner
-from bubbot.tool import ADMINISTERS, READS_STORED, CommandHelp, HelpTopic
+from bubbot.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class ViewService:
         "view list [chat]",
         chat=("view.list", "views"),
         form="[chat]",
-        effect=READS_STORED,
+        effect=READS_PEOPLE,
         rows="views",
         example="telegram:7",
         help=CommandHelp(HelpTopic.HISTORY, "What I am shown here of other chats", (",views",)),
