@@ -133,7 +133,7 @@ class BranchesShown(BranchComparison, frozen=True, kw_only=True):
                 *_facts(branch, texts),
             ]
         if caller.surface is Surface.CHAT:
-            lines += ["", texts.format_commands(texts.say("branch_hint" if not self.chosen else "branch_hint_chosen"))]
+            lines += ["", texts.say("branch_hint_chosen" if self.chosen else "branch_hint")]
         return "\n".join(lines)
 
 
@@ -202,7 +202,7 @@ def _name_effects(effects: tuple[BranchEffect, ...], texts: Texts) -> str:
 
 
 def _format_spans(spans: tuple[tuple[int, ...], ...]) -> str:
-    return ", ".join(f"#{low}" if low == high else f"#{low}-{high}" for low, high in spans)
+    return ", ".join(f"#{low}" if low == high else f"#{low}-#{high}" for low, high in spans)
 
 
 def _shorten(text: str) -> str:

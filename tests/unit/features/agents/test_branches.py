@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.command import Caller
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature
-from bubbot.features.agents.branches import BranchGroupView, copy_entries, read_alternatives
+from bubbot.features.agents.branch_commands import BranchesShown
+from bubbot.features.agents.branches import BranchGroupView, ShownTape, copy_entries, read_alternatives
+from bubbot.features.agents.facts import Alternative, BranchEnded, BranchesAsked, TaskUsage
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.models.scripted import ScriptedModel
@@ -20,12 +23,14 @@ from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, Tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.copies import CopyIndex
-from bubbot.tape.entry import Kind, TapeEntry, message, tool_result
+from bubbot.tape.entry import Kind, TapeEntry, event, message, tool_result
 from bubbot.tape.events import TapeErased
 from bubbot.tape.query import Ranked, TapeQuery
+from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
 from bubbot.texts import Texts
 from bubbot.tool import INSIDE, READS_OWN, READS_WORLD, Tool, ToolOutput, tool
+from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import admitting
 from tests.turns import HOME, WAIT, Bench, Options, Replying, calls, running, says
 from tests.unit.features.agents.test_agents import NumberArgs, abandon, counted, scripted
@@ -260,6 +265,31 @@ class TestAsking:
             assert own.isdisjoint(number for low, high in branch.shown for number in range(low, high + 1))
         assert [branch.steps for branch in group.branches] == [1, 2]
         assert [branch.tools for branch in group.branches] == [(), ("tape.info",)]
+
+    async def test_what_only_some_were_shown_is_named(self, memory_store: InMemoryStore) -> None:
+        """Models with windows of other sizes are shown less."""
+        tape = TapeService(memory_store, "t", now=SteppingClock(), new_id=CountingIds("x"))
+        await tape.append([message("user", "one"), message("assistant", "two"), message("user", "three")])
+        alternatives = (Alternative(model="a"), Alternative(model="b"))
+        await tape.append([BranchesAsked("g", "1", "q", alternatives).to_entry(key="branch:g")])
+        for number, shown in enumerate(([[1, 3], [6, 6]], [[2, 3], [10, 10], ["u", [[7, 9]]]]), 1):
+            first, fork = await tape.head() + 1, f"r/{number}"
+            step = event("loop.step", {"step": 1, "model": "m", "status": "ok", "shown": shown}, fork=fork)
+            end = BranchEnded(
+                "g", number, fork, alternatives[number - 1], "answered", [[first, first + 3]], ("m",), 1, (),
+                TaskUsage(1, 1), None, (),
+            )  # fmt: skip
+            written = [message("user", "q", fork=fork), message("assistant", "a", fork=fork), step]
+            await tape.append([*written, end.to_entry(fork=fork)])
+        group = await tape.read(BranchGroupView())
+        assert group is not None
+        first, second = group.branches
+        assert (first.shown, first.shown_alone, first.shown_elsewhere) == (((1, 3),), ((1, 1),), ())
+        assert (second.shown, second.shown_alone) == (((2, 3),), ())
+        assert second.shown_elsewhere == (ShownTape("u", ((7, 9),)),)
+        told = BranchesShown("g", "q", 4, 0, group.branches).describe(Caller())
+        assert "Was shown: #1-#3 (not all branches: #1)" in told
+        assert "Was shown: #2-#3; u #7-#9" in told
 
     async def test_in_the_language_of_the_chat(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, told(), options(texts=Texts("zh"))) as bench:
