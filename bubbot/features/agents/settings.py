@@ -92,10 +92,9 @@ class AgentSettings(SettingsSection):
         default=None, ge=0, description="Tokens that it may read and write in a month.", examples=[5_000_000]
     )
 
-    @property
-    def called(self) -> list[str]:
-        """The names with which people call it at the beginning of a message, besides that of its table."""
-        return [name for name in self.names or [self.title] if name.strip()]
+    def spoken_names(self, name: str) -> list[str]:
+        """Return the names by which people call it at the beginning of a message; `name` is that of its table."""
+        return self.names or [self.title or name]
 
 
 class AgentsSettings(SettingsSection):
@@ -137,7 +136,7 @@ class AgentsSettings(SettingsSection):
         """Refuse two agents that people call alike: a message would ask one of them, and nobody could say which."""
         called: dict[str, str] = {BOT_SPEAKER: BOT_SPEAKER}
         for name, agent in self.named.items():
-            for each in dict.fromkeys(agent.called):
+            for each in agent.spoken_names(name):
                 if (other := called.setdefault(fold_text(each), name)) != name:
                     raise ValueError(
                         f"lets people call both {other} and {name} {each!r}: give one of them another title or names"
