@@ -334,6 +334,7 @@ def _fold_names(named: Mapping[str, AgentSettings], bot_name: str) -> dict[str, 
     """Return the agents by the names with which people call them at the beginning of a message, the longest first."""
     names = {fold_text(each).strip(): name for name, agent in named.items() for each in agent.spoken_names(name)}
     names[fold_text(bot_name).strip()] = BOT_SPEAKER
+    names.pop("", None)
     return dict(sorted(names.items(), key=lambda item: -len(item[0])))
 
 
