@@ -32,7 +32,9 @@ COMMANDS: Mapping[str, CommandRow] = {
     "ask": CommandRow("Talk", "ask one question and print the answer", "bubbot.cli.ask"),
     "status": CommandRow("Look", "show the state of the running bot", "bubbot.cli.status"),
     "usage": CommandRow("Look", "show model calls and their cost", "bubbot.features.usage.commands"),
-    "agent": CommandRow("Look", "list the agents that the settings name", "bubbot.features.agents.commands"),
+    "agent": CommandRow(
+        "Look", "list the agents that the settings name, and compare branches", "bubbot.features.agents.commands"
+    ),
     "context": CommandRow("Look", "compare what each context strategy sends", "bubbot.features.strategies.commands"),
     "why": CommandRow("Look", "explain the last answer of a session", "bubbot.features.why.commands"),
     "explain": CommandRow("Look", "ask what happened in a chat, with sources", "bubbot.features.explain.commands"),
@@ -42,7 +44,6 @@ COMMANDS: Mapping[str, CommandRow] = {
     "trace": CommandRow("Look", "look at sessions, turns and requests in a browser", "bubbot.cli.trace"),
     "doctor": CommandRow("Look", "find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor"),
     "help": CommandRow("Look", "explain a command or a topic", "bubbot.cli.topics"),
-    "branch": CommandRow("Look", "compare the branches of a question", "bubbot.features.agents.commands"),
     "tape": CommandRow("Change", "list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
     "memory": CommandRow("Change", "show and change what a session remembers", "bubbot.features.memory.commands"),
     "schedule": CommandRow(
