@@ -144,6 +144,11 @@ class TalkOutcome:
     ran: Counter[str] = field(default_factory=Counter)
     broken_requests: list[int] = field(default_factory=list)
 
+    @property
+    def has_given_up(self) -> bool:
+        """True if two interruptions of one turn ended it, as the bot says: the rest of the talk is another one then."""
+        return any(entry.kind == Kind.ERROR and entry.payload["kind"] == "interrupted" for entry in self.entries)
+
 
 async def live_talk(store: TapeStore, seed: int, life: Life, number: int) -> TalkOutcome:
     """Live once over the store: the first life begins the talk, a later one takes it up where it was."""
