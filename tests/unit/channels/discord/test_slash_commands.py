@@ -71,7 +71,7 @@ def test_no_more_are_offered_than_people_read() -> None:
     arguments = tuple(f"a{one}" for one in range(40))
     made = build_commands([CommandInfo(f"c{number}", "x", arguments, in_menu=True) for number in range(120)])
     check(made)
-    assert [one["name"] for one in made] == [f"c{number}" for number in range(12)]
+    assert [one["name"] for one in made] == [f"c{number}" for number in range(24)]
 
 
 @given(
