@@ -72,7 +72,11 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
 
 
 class AgentList(Struct, frozen=True):
-    """The agents that may be called in a chat, the bot itself first."""
+    """The agents that may be called in a chat, or all.
+
+    Attributes:
+        agents: the bot itself, and then the others as the settings have them.
+    """
 
     agents: tuple[AgentInfo, ...]
 
@@ -97,7 +101,6 @@ class AgentCommands:
         chat=("agent.list", "agents"),
         example="telegram:-1001",
         effect=READS_OWN,
-        for_model=True,
         help=CommandHelp(HelpTopic.TALK, "List the agents that answer here", (",agents",)),
     )
     async def list_agents(self, caller: Caller, args: NoArguments | AgentListArgs) -> AgentList:

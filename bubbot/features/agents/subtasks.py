@@ -29,7 +29,7 @@ class RunTaskArgs(Args, frozen=True):
     task: Annotated[
         str,
         Meta(
-            description="the task, with all that it needs: nothing else is shown",
+            description="the task with all it needs: nothing else is shown",
             min_length=1,
             max_length=MAX_TASK_CHARS,
         ),
@@ -39,12 +39,12 @@ class RunTaskArgs(Args, frozen=True):
     )
     tools: Annotated[tuple[str, ...] | None, Meta(description="tools it may use; default: all that only read")] = None
     steps: Annotated[int, Meta(description="model calls at most", ge=1)] | None = None
-    budget: Annotated[int, Meta(description="tokens at most, read and written", ge=1)] | None = None
+    budget: Annotated[int, Meta(description="tokens at most", ge=1)] | None = None
     mode: Annotated[
         MergeMode,
-        Meta(description="delta keeps all that it did; result keeps only its result, unless it changed something"),
+        Meta(description="delta keeps all it did; result only its result, unless it changed something"),
     ] = "delta"
-    agent: Annotated[str, Meta(description="the agent that shall do it, by name; default: you yourself")] = ""
+    agent: Annotated[str, Meta(description="who does it; default: you")] = ""
 
 
 class AskAsideArgs(Args, frozen=True):
