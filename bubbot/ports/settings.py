@@ -142,6 +142,7 @@ Name = Annotated[str, matches(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one l
 Label = Annotated[Name, "label"]
 """The name of a table that people choose."""
 Names = Annotated[list[str], BeforeValidator(split_items)]
+OptionalNames = Annotated[list[str] | None, BeforeValidator(split_items)]
 
 
 class SettingsSection(BaseModel):
@@ -255,6 +256,8 @@ def describe_type(field: FieldInfo) -> str:
         return _TYPE_PHRASES[SecretStr]
     is_union = kind in (Union, UnionType)
     types = [option for option in options if option is not NoneType] if is_union else [field.annotation]
+    if types == [list[str]]:
+        return "a list of texts"
     phrases = [phrase for kind, phrase in _TYPE_PHRASES.items() if kind in types]
     if len(phrases) < len(types):
         return ""

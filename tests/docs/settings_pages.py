@@ -38,11 +38,15 @@ _HEADERS = {
     "budget.users.<name>": "budget.users.each",
     "budget.jobs.<name>": "budget.jobs.each",
     "budget.models.<name>": 'budget.models."openai/gpt-4o"',
+    "agents.<name>": "agents.rosi",
     "channels.<name>": "channels.my-bot",
     "channels.<name>.guilds.<id>": "channels.my-bot.guilds.42",
 }
 """The header of a table that people name, in the example."""
-_CHANNELS = "A section for each channel, under a name you choose; these are the keys that every channel has."
+_ABOUT = {
+    "agents.<name>": "An agent that answers beside the bot itself, under its own name; a table for each.",
+    "channels.<name>": "A section for each channel, under a name you choose; these are the keys that every channel has.",
+}
 
 
 def channel_adapters() -> dict[str, ChannelAdapter[AdapterSettings, Channel]]:
@@ -72,8 +76,8 @@ def write_example() -> str:
             about = about[0].upper() + about[1:]
         elif (parent, key) in tables:
             about = tables[parent, key]
-        elif section == "channels.<name>":
-            about = _CHANNELS
+        elif section in _ABOUT:
+            about = _ABOUT[section]
         else:
             about = f'Further keys of the adapter `{key}`, here or in any section with kind = "{key}".'
         lines += ["", *_comment(about), f"{'' if core else '#'}[{_HEADERS.get(section, section)}]"]

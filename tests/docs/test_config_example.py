@@ -33,6 +33,8 @@ def in_example() -> dict[tuple[str, str], object]:
                 found[section, name] = {}
             elif section == "tools" and isinstance(value, dict):
                 found |= {(f"{section}.{name}", key): inner for key, inner in value.items()}
+            elif section == "agents" and isinstance(value, dict):
+                found |= {(f"{section}.<name>", key): inner for key, inner in value.items()}
             elif section == "channels" and name in ADAPTERS:
                 found |= {(f"channels.{name}", key): inner for key, inner in value.items()}
             elif section == "channels":

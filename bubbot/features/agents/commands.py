@@ -73,7 +73,11 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
 
 
 class AgentList(Struct, frozen=True):
-    """The agents that may be called in a chat, the bot itself first."""
+    """The agents that may be called in a chat, or all.
+
+    Attributes:
+        agents: the bot itself, and then the others as the settings have them.
+    """
 
     agents: tuple[AgentInfo, ...]
 

@@ -27,7 +27,7 @@ from bubbot.tool import Tool
 log = logging.getLogger(__name__)
 
 MAX_JOINED_READ = 100
-"""The newest facts about agents that joined a chat; each agent joins once in a window."""
+"""The newest facts about agents that joined a chat; each agent joins once."""
 TOPIC_PREFIX = "topic/"
 """The beginning of a topic among the places where an agent answers."""
 MEMORY_TOOLS = "memory.*"

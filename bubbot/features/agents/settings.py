@@ -7,7 +7,17 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, model_validator
 
 from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY
-from bubbot.ports.settings import Label, Names, Number, OptionalWhole, SettingsSection, Text, Whole, matches
+from bubbot.ports.settings import (
+    Label,
+    Names,
+    Number,
+    OptionalNames,
+    OptionalWhole,
+    SettingsSection,
+    Text,
+    Whole,
+    matches,
+)
 
 DAY_SECONDS = 86_400
 
@@ -28,26 +38,18 @@ AgentName = Annotated[
 class AgentSettings(SettingsSection):
     """`[agents.NAME]`: an agent that answers beside the bot itself, under its own name."""
 
-    title: Text = Field(
-        default="", description="The name that people see; default: the name of its table.", examples=["Rosi"]
-    )
+    title: Text = Field(default="", description="The name that people see; default: the name of its table.")
     names: Names = Field(
         default=[],
         description="Names by which people may call it at the beginning of a message, besides `@NAME` and `/NAME`; default: its title.",
-        examples=[["Rosi", "Chef"]],
     )
     prompt: Text = Field(
         default="",
         description="Who it is, at the beginning of its system prompt; default: a helpful assistant with its title.",
-        examples=["You are Rosi, a cook. You know what is in season."],
     )
-    about: Text = Field(
-        default="", description="What it is for, in some words, for people and the other agents.", examples=["cooking"]
-    )
-    model: Text = Field(
-        default="", description="The model that it asks; default: that of the chat.", examples=["openai/gpt-4o-mini"]
-    )
-    tools: Names | None = Field(
+    about: Text = Field(default="", description="What it is for, in some words, for people and the other agents.")
+    model: Text = Field(default="", description="The model that it asks; default: that of the chat.")
+    tools: OptionalNames = Field(
         default=None,
         description=(
             "The tools that it may call, such as `memory.recall` or `web.*`; default: all that the person may whom it answers. "
@@ -60,23 +62,25 @@ class AgentSettings(SettingsSection):
     )
     memory: Text = Field(
         default="",
-        description=f"The memory view that it is shown, as `[memory] view` names it; `{NO_MEMORY}`: none; default: that of the chat.",
+        description=f"The memory view that it is shown, as `[memory] view` names it; `{NO_MEMORY}`: none; default: that of the chat. With one of its own it is shown nothing else that is remembered, and has no `memory.*` tools.",
     )
     steps: OptionalWhole = Field(
-        default=None, ge=1, le=1000, description="Model calls of one of its turns; default: `[model] max_steps`."
+        default=None,
+        ge=1,
+        le=1000,
+        description="Model calls of one of its turns; default: `[model] max_steps`.",
+        examples=[10],
     )
     chats: Names = Field(
         default=[],
-        description="Where it may be called: channels, chats or threads, such as `telegram:-1001`; default: everywhere.",
-        examples=[["telegram:-1001"]],
+        description="Where it may be called, besides the places of `answers`: channels, chats or threads, such as `telegram:-1001`; default: everywhere.",
     )
     answers: Names = Field(
         default=[],
         description=(
-            "Where it answers messages that call nobody: chats or threads, such as `telegram:-1001`, and topics of any chat, such "
-            "as `topic/cake`."
+            "Where it answers messages that call nobody: chats or threads, such as `telegram:-1001`, and topics, such as "
+            "`topic/cake`."
         ),
-        examples=[["telegram:-1002"]],
     )
     day: Annotated[float | None, Field(ge=0)] = Field(
         default=None, description="Money that it may spend in a day, in `[budget] currency`.", examples=[1.0]

@@ -294,6 +294,41 @@ async def draw_usage() -> str:
                 return await asyncio.to_thread(_command_screen, home, "usage")
 
 
+_FAMILY = {
+    "rules": [
+        {
+            "when": "for dinner",
+            "steps": [{"text": "Tomato soup, in an hour. @theo, what can the children do until then?"}],
+        },
+        {"when": "you, theo", "steps": [{"text": "The sums on page 12. I look at them afterwards."}]},
+        {"when": "12 times 12", "steps": [{"text": "What is 12 times 10, and what is missing then?"}]},
+    ]
+}
+_AGENTS = '[agents.lia]\ntitle = "Lia"\nabout = "cooking"\n[agents.theo]\ntitle = "Theo"\nabout = "homework"\n'
+
+
+async def draw_agents() -> str:
+    """A chat with a cook, who asks a teacher."""
+    with new_home() as home:
+        async with TelegramServer(limits=None) as server:
+            ada = server.user("Ada", username="ada")
+            configured(home, server, _FAMILY, owners=[ada.id])
+            with (home / "config.toml").open("a") as config:
+                config.write(_AGENTS)
+            async with running(home):
+                room = server.private(ada)
+                for line, answers in (("Lia, what is for dinner?", 2), ("Theo, what is 12 times 12?", 3)):
+                    room.say(line)
+                    await server.until(lambda answers=answers: len(_bot_texts(room)) == answers)  # type: ignore[misc]
+                bubbles = [_telegram_bubble(message) for message in room.chat.messages.values()]
+    return draw_chat(
+        bubbles,
+        title="Telegram",
+        source="What the test server for Telegram received. The answers are scripted.",
+        color="#d9f4c7",
+    )
+
+
 class _Play:
     """A chat as it grows, with notes of what happened to the bot between its messages."""
 
@@ -482,6 +517,7 @@ SCENES: dict[str, Draw] = {
     "status": draw_status,
     "doctor": draw_doctor,
     "discord": draw_discord,
+    "agents": draw_agents,
     "memory-view": draw_memory_view,
     "topics": draw_topics,
     "forgotten": draw_forgotten,
