@@ -48,8 +48,9 @@ class SessionModels:
         try:
             return self.get_model(name)
         except ConfigError as error:
-            whose = "this message is" if named or turn.is_subtask else f"the agent {turn.agent.name} is set up"
-            raise ModelUnavailable(f"{whose} for the model {name}: {error}") from error
+            if turn.agent.name and not named:
+                raise ModelUnavailable(f"the agent {turn.agent.name} is for the model {name}: {error}") from error
+            raise ModelUnavailable(f"this message is for the model {name}: {error}") from error
 
     async def model_for_tape(self, tape: TapeHandle) -> Model:
         """Return the model of the session with this tape."""

@@ -169,5 +169,5 @@ COMMANDS = make_group(
     "works while the bot runs.",
     section="Look",
     further=make_group("agent", BranchCommands, None, "").commands,
-    help_line="list the agents that the settings name, and compare branches",
+    help_line="list the agents that the settings name",
 )
