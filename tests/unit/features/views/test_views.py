@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -30,7 +31,7 @@ from tests.callers import by, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.kernels import make_kernel
 from tests.made_settings import make_settings
-from tests.turns import Bench, Options, Played, calls, running, says
+from tests.turns import WAIT, Bench, Options, Played, calls, running, says
 
 SOURCE, HOME = "test:source", "test:home"
 ANN, BOB = {"id": "1", "name": "Ann", "role": "owner"}, {"id": "2", "name": "Bob", "role": "member"}
@@ -597,6 +598,36 @@ class TestTwoChats:
             await view.bench.say(",reset archive")
             assert (await view.bench.say("hm")).text == "ok"
             assert view.shown().count("here I am") == 1
+
+    async def test_a_thread_views_its_chat_without_a_grant_and_the_chat_no_thread(self, store: InMemoryStore) -> None:
+        async with viewing(store) as view:
+            await view.tell("the code is swordfish", chat="test:room")
+            where = {"chat": "room", "thread": "7"}
+            assert "From the next step" in (await view.bench.say(",view.add test:room", **where)).text
+            await view.bench.say("hm", **where)
+            assert "swordfish" in view.shown()
+            assert "may not read" in (await view.bench.say(",view.add test:room:7", chat="room")).text
+
+    async def test_a_turn_that_is_taken_up_again_is_shown_it_once(self, store: InMemoryStore) -> None:
+        async with viewing(store, calls("act", call_id="a"), says("done")) as view:
+            await view.grant()
+            await view.tell("the code is swordfish")
+            await view.add()
+            reached, never = asyncio.Event(), asyncio.Event()
+
+            async def stop() -> None:
+                reached.set()
+                await never.wait()
+
+            view.acts += [stop]
+            await view.bench.post("the code?")
+            async with asyncio.timeout(WAIT):
+                await reached.wait()
+        async with viewing(store, says("again"), life="second") as view:
+            await view.grant()
+            assert [result.text for result in await view.bench.resume()] == ["again"]
+            assert view.shown().count("swordfish") == 1
+            await view.assert_rebuilt()
 
     async def test_a_third_chat_is_shown_nothing(self, store: InMemoryStore) -> None:
         async with viewing(store) as view:
