@@ -273,10 +273,10 @@ class TestAsking:
         alternatives = (Alternative(model="a"), Alternative(model="b"))
         await tape.append([BranchesAsked("g", "1", "q", alternatives).to_entry(key="branch:g")])
         for number, shown in enumerate(([[1, 3], [6, 6]], [[2, 3], [10, 10], ["u", [[7, 9]]]]), 1):
-            first, fork = await tape.head() + 1, f"r/{number}"
+            low, fork = await tape.head() + 1, f"r/{number}"
             step = event("loop.step", {"step": 1, "model": "m", "status": "ok", "shown": shown}, fork=fork)
             end = BranchEnded(
-                "g", number, fork, alternatives[number - 1], "answered", [[first, first + 3]], ("m",), 1, (),
+                "g", number, fork, alternatives[number - 1], "answered", [[low, low + 3]], ("m",), 1, (),
                 TaskUsage(1, 1), None, (),
             )  # fmt: skip
             written = [message("user", "q", fork=fork), message("assistant", "a", fork=fork), step]
