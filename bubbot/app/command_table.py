@@ -32,9 +32,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     "ask": CommandRow("Talk", "ask one question and print the answer", "bubbot.cli.ask"),
     "status": CommandRow("Look", "show the state of the running bot", "bubbot.cli.status"),
     "usage": CommandRow("Look", "show model calls and their cost", "bubbot.features.usage.commands"),
-    "agent": CommandRow(
-        "Look", "list the agents that the settings name, and compare branches", "bubbot.features.agents.commands"
-    ),
+    "agent": CommandRow("Look", "list the agents that the settings name", "bubbot.features.agents.commands"),
     "context": CommandRow("Look", "compare what each context strategy sends", "bubbot.features.strategies.commands"),
     "why": CommandRow("Look", "explain the last answer of a session", "bubbot.features.why.commands"),
     "explain": CommandRow("Look", "ask what happened in a chat, with sources", "bubbot.features.explain.commands"),
