@@ -12,15 +12,21 @@ from unittest.mock import patch
 from bubbot.app.daemon import open_daemon
 from bubbot.app.own_features import own_sections
 from bubbot.app.turns import build_session_deps
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.home import Home
 from bubbot.settings.loader import ModelSettings
 from bubbot.tool import Tool
 from tests.made_settings import make_settings
 
 ON = [
-    section.model_validate({"enabled": True}) for path, section in own_sections().items() if path.startswith("tools.")
+    *(
+        section.model_validate({"enabled": True})
+        for path, section in own_sections().items()
+        if path.startswith("tools.")
+    ),
+    AgentsSettings.model_validate({"rosi": {}}),
 ]
-"""The sections of the tools that are off by default."""
+"""The sections of the tools that are off by default; without an agent there is none for orders."""
 
 
 @cache

@@ -35,7 +35,7 @@ from bubbot.tape.entry import timestamp
 from tests.approving import acting_tools
 from tests.doubles import FixedClock
 from tests.e2e import inside
-from tests.isolation.model import LeakyModel
+from tests.isolation.model import CONTEXT_TOKENS, LeakyModel
 
 WAIT = 20.0
 OTHER_MODEL = "openai/gpt-5-mini"
@@ -102,8 +102,8 @@ class HeldModel(LeakyModel):
 
     @property
     def traits(self) -> ModelTraits:
-        """See `Model.traits`."""
-        return ModelTraits(context_tokens=self.context_tokens) if self.context_tokens else super().traits
+        """See `Model.traits`. It sees no images, as when the golden files were recorded."""
+        return ModelTraits(context_tokens=self.context_tokens or CONTEXT_TOKENS)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""

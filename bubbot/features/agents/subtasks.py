@@ -32,7 +32,7 @@ class RunTaskArgs(Args, frozen=True):
     task: Annotated[
         str,
         Meta(
-            description="the task with all it needs: nothing else is shown",
+            description="the task, with all that it needs: nothing else is shown",
             min_length=1,
             max_length=MAX_TASK_CHARS,
         ),
