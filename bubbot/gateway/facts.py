@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bubbot.ports.channel import Attachment, MessagePart, PressedButton, Quote, Sender
+from bubbot.ports.channel import AgentCall, Attachment, MessagePart, PressedButton, Quote, Sender
 from bubbot.ports.inbox import InboundsDone, InboundsInterrupted
 from bubbot.ports.outbox import OutboxIntent, PartReceipt
 from bubbot.ports.session_names import ChatMoved
@@ -57,6 +57,8 @@ class InboundReceived(Fact, kw_only=True):
     provenance: str | UnsetType = UNSET
     is_one_shot: bool | UnsetType = UNSET
     is_plain_text: bool | UnsetType = UNSET
+    agents: tuple[str, ...] | UnsetType = UNSET
+    call: AgentCall | UnsetType = UNSET
     session: SessionId
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
@@ -13,8 +13,8 @@ from bubbot.errors import CommandRefused, ToolFailed
 from bubbot.features.agents.facts import AgentEnded
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentSettings
-from bubbot.features.agents.task import RUN_TOOL, MergeMode
-from bubbot.ports.agents import Agent, speaker_name
+from bubbot.features.agents.task import ORDER_TOOL, RUN_TOOL, MergeMode
+from bubbot.ports.agents import speaker_name
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import SpentTotal
@@ -49,7 +49,12 @@ class RunTaskArgs(Args, frozen=True):
         MergeMode,
         Meta(description="delta keeps all that it did; result keeps only its result, unless it changed something"),
     ] = "delta"
-    agent: Annotated[str, Meta(description="the agent that shall do it, by name; default: you yourself")] = ""
+
+
+class OrderArgs(RunTaskArgs, frozen=True, kw_only=True):
+    """A sub-task for a named agent."""
+
+    agent: Annotated[str, Meta(description="the agent that shall do it, by name", min_length=1)]
 
 
 class AskAsideArgs(Args, frozen=True):
@@ -185,10 +190,39 @@ class SubTaskCommands:
     )
     async def run(self, caller: Caller, args: RunTaskArgs) -> SubTaskAnswer:
         """Give a sub-task to an assistant that sees only the task, and return its result. Several calls run at the same time."""
-        agent, name = self._find_agent(caller, args)
+        if args.name in self._service.agents.settings.named:  # its entries would look like those of the agent
+            raise CommandRefused("agent_label_taken", name=args.name)
         available = self._service.available_tools(caller.required_turn)
-        if agent is not None and agent.tools is not None:
+        return await self._run(caller, args, available, args.name)
+
+    @command(
+        "agent order",
+        chat=(ORDER_TOOL,),
+        in_shell=False,
+        effect=INSIDE,
+        writes=False,
+        for_model=True,
+        help=CommandHelp(
+            HelpTopic.TALK,
+            "Give a task to an agent, apart from this chat",
+            (",agent.order agent=rosi Plan a dinner for six.",),
+        ),
+    )
+    async def order(self, caller: Caller, args: OrderArgs) -> SubTaskAnswer:
+        """Give a sub-task to a named agent that sees only the task, and return its result. It has its own tools, and no more than you."""
+        agents, session = self._service.agents, caller.required_turn.session
+        names = agents.list_callable(session)
+        if args.agent not in names:
+            raise CommandRefused("agent_unknown" if names else "agent_none", name=args.agent, names=", ".join(names))
+        agent, available = agents.make(args.agent), self._service.available_tools(caller.required_turn)
+        if agent.tools is not None:
             available = {name: tool for name, tool in available.items() if tool.name in agent.tools}
+        return await self._run(caller, args, available, agent.name, agent.name)
+
+    async def _run(
+        self, caller: Caller, args: RunTaskArgs, available: Mapping[str, Tool], name: str, agent: str = ""
+    ) -> SubTaskAnswer:
+        """Run a sub-task under a label, with some of the available tools."""
         if args.tools is None:
             tools = [tool for tool in available.values() if tool.effect.kind is EffectKind.READ]
         else:
@@ -204,21 +238,9 @@ class SubTaskCommands:
             mode=args.mode,
             steps=args.steps,
             tokens=args.budget,
-            agent="" if agent is None else agent.name,
+            agent=agent,
         )
         return _answer(ended, caller)
-
-    def _find_agent(self, caller: Caller, args: RunTaskArgs) -> tuple[Agent | None, str]:
-        """Return the agent that gets an order, if it is for one, and the label of the order."""
-        agents, session = self._service.agents, caller.required_turn.session
-        names = agents.list_callable(session)
-        if not args.agent:
-            if args.name in agents.settings.named:  # its entries would look like those of the agent
-                raise CommandRefused("agent_label_taken", name=args.name)
-            return None, args.name
-        if args.agent not in names:
-            raise CommandRefused("agent_unknown" if names else "agent_none", name=args.agent, names=", ".join(names))
-        return agents.make(args.agent), args.agent
 
     @command(
         "agent list",
@@ -226,7 +248,6 @@ class SubTaskCommands:
         in_shell=False,
         effect=READS_OWN,
         writes=False,
-        for_model=True,
         help=CommandHelp(HelpTopic.TALK, "List the agents that answer here", (",agents",)),
     )
     async def list_agents(self, caller: Caller) -> AgentList:
@@ -289,6 +310,9 @@ def agent_tools(service: SubTaskService, spent: FindSpent = spent_nothing) -> li
     commands, timeout = SubTaskCommands(service, spent), service.settings.timeout
     options: dict[str, dict[str, Any]] = {
         "agent_run": {"is_parallel": True, "timeout": timeout},
+        "agent_order": {"is_parallel": True, "timeout": timeout},
         "agent_fork": {"timeout": timeout},
     }
-    return make_tools(SubTaskCommands, lambda: commands, **options)
+    tools = make_tools(SubTaskCommands, lambda: commands, **options)
+    has_agents = bool(service.agents.settings.named)
+    return [tool for tool in tools if has_agents or tool.name != ORDER_TOOL]

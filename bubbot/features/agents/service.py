@@ -22,7 +22,15 @@ from bubbot.errors import (
 from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
 from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
-from bubbot.features.agents.task import RUN_TOOL, MergeMode, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
+from bubbot.features.agents.task import (
+    ORDER_TOOL,
+    RUN_TOOL,
+    MergeMode,
+    RunningTasks,
+    SubTask,
+    TaskBudgetExceeded,
+    TaskOrder,
+)
 from bubbot.formatting import clean
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import detach_step
@@ -64,7 +72,7 @@ class SubTaskService:
             name: tool
             for tool in self._list_tools()
             if tool.for_model and turn.role.at_least(tool.role) and turn.may_call(tool.name)
-            if (can_nest or tool.name != RUN_TOOL) and not tool.is_reserved
+            if (can_nest or tool.name not in (RUN_TOOL, ORDER_TOOL)) and not tool.is_reserved
             for name in tool.names
         }
 
@@ -157,7 +165,7 @@ class SubTaskService:
     async def _close(self, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
         """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
         has_effects = any(entry.name == EFFECT_BEGIN for entry in fork.delta) or any(
-            tool.effect.kind is not EffectKind.READ and tool.name != RUN_TOOL
+            tool.effect.kind is not EffectKind.READ and tool.name not in (RUN_TOOL, ORDER_TOOL)
             for _, tool in self._list_calls(fork, task)
         )
         if task.order.mode == "result" and not has_effects and status == "answered":

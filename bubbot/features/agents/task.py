@@ -18,6 +18,8 @@ from bubbot.tape.entry import canonical
 
 MergeMode: TypeAlias = Literal["delta", "result"]
 """What a sub-task leaves on the tape: all that it wrote, or only its result if it changed nothing."""
+ORDER_TOOL = "agent.order"
+"""The tool that gives a sub-task to a named agent; there is none without agents."""
 RUN_TOOL = "agent.run"
 """The tool that runs a sub-task. What that one changes is counted by its own tools."""
 

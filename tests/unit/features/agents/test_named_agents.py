@@ -210,3 +210,46 @@ class TestCost:
             for turn, text in enumerate(("Rosi, look", "look", "Rosi, look"), start=1):
                 await ask(bench, text)
                 assert store.asked == turn * asked_a_turn
+
+
+class TestOrders:
+    async def test_a_named_agent_gets_an_order_with_its_prompt_and_its_tools(self, memory_store: InMemoryStore) -> None:
+        agents = {**FAMILY, "tom": {**FAMILY["tom"], "tools": ["tape.*"]}}
+        model = scripted(
+            feast=[calls("agent_order", agent="tom", task="count guests"), says("Six.")], guests=[says("6")]
+        )
+        async with running(memory_store, model, options(agents)) as bench:
+            assert await ask(bench, "Plan a feast") == "Six."
+            inner = bench.requests[1]
+            entries = [entry for entry in await bench.entries() if "fork" in entry.meta]
+        assert inner.system.startswith("You are Tom, a teacher.")
+        assert {spec.name.partition("_")[0] for spec in inner.tools} == {"tape"}
+        assert {entry.meta["origin"] for entry in entries} == {"agent:tom"}
+
+    @pytest.mark.parametrize(
+        ("call", "said"),
+        [
+            (calls("agent_order", agent="eve", task="x"), "there is no agent eve here; there are: rosi, tom"),
+            (calls("agent_run", name="rosi", task="x"), "rosi is the name of an agent"),
+        ],
+    )
+    async def test_an_order_names_an_agent_and_a_sub_task_does_not(
+        self, memory_store: InMemoryStore, call: dict[str, Any], said: str
+    ) -> None:
+        async with running(memory_store, scripted(feast=[call, says("No.")]), options()) as bench:
+            await ask(bench, "Plan a feast")
+            results = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
+        assert said in str(results[0].payload)
+
+    async def test_without_agents_there_is_no_tool_for_orders(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, scripted(), options({})) as bench:
+            assert "agent.order" not in [tool.name for tool in bench.toolbox]
+            assert (await bench.say(",agents")).text.startswith("Only the bot itself answers here")
+
+    async def test_people_see_who_is_there(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, scripted(), options()) as bench:
+            assert (await bench.say(",agents")).text.splitlines()[1:] == [
+                "- @bot: bubbot; answers here if nobody is called",
+                "- @rosi: Rosi; cooking",
+                "- @tom: Tom; homework",
+            ]
