@@ -19,8 +19,9 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
 from tests.e2e.daemon import configured, started
+from tests.e2e.kill_daemon import RUNNING
 from tests.e2e.kill_harness import damage, entries_of
-from tests.e2e.kill_talk import BARE, CHILD, RUNNING, _intended, _undelivered, _waits, entry_given_up
+from tests.e2e.kill_talk import BARE, CHILD, entry_given_up, has_open, has_undelivered, list_intended
 from tests.e2e.platforms import MARK, OnTelegram
 from tests.e2e.test_telegram import texts
 from tests.fakes.botapi.gatherings import Gathering
@@ -37,8 +38,6 @@ NEXT = {"rosi": ("tom", "mia"), "tom": ("bot",), "mia": (), "bot": ("rosi", "mia
 """Whom each calls, if another agent asks it."""
 MENTION = re.compile(r"@(\w+)")
 GAVE_UP = Texts(command_prefix="/").say("gave_up")
-NOT_ASKED = Texts().say("agents_bounded", names="").strip()
-"""The beginning of the notice that a chain is at its bound."""
 
 
 def script() -> Mapping[str, Any]:
@@ -140,8 +139,8 @@ class Family:
             await OnTelegram(self.server).quiet()
             async with asyncio.timeout(400):
                 while (  # noqa: ASYNC110 - elsewhere
-                    _waits(await entries_of(self.home, inbox_tape("telegram")))
-                    or _undelivered(await entries_of(self.home, outbox_tape("telegram")))
+                    has_open(await entries_of(self.home, inbox_tape("telegram")))
+                    or has_undelivered(await entries_of(self.home, outbox_tape("telegram")))
                 ):
                     await asyncio.sleep(0.3)
         finally:
@@ -230,7 +229,7 @@ class Family:
 
     def _seen(self, outbox: Sequence[TapeEntry]) -> Iterator[str]:
         """Compare what stands in the chats with what the tapes say that there has to be."""
-        intended, repeats = _intended(outbox)
+        intended, repeats = list_intended(outbox)
         for room in {talker.room.chat.id: talker.room for talker in self.talkers}.values():
             chat = str(room.chat.id)
             wanted, seen = intended.get(chat, Counter()), Counter(MARK.sub("", text).strip() for text in texts(room))

@@ -135,7 +135,7 @@ class Talk:
             for platform in self.platforms:
                 await platform.quiet()
                 async with asyncio.timeout(WAIT):
-                    while _waits(await entries_of(self.home, inbox_tape(platform.name))):  # noqa: ASYNC110 - elsewhere
+                    while has_open(await entries_of(self.home, inbox_tape(platform.name))):  # noqa: ASYNC110 - elsewhere
                         await asyncio.sleep(0.05)
         finally:
             code = await daemon.end()
@@ -162,8 +162,8 @@ class Talk:
                 async with asyncio.timeout(seconds):
                     while (  # noqa: ASYNC110 - elsewhere
                         await self._untaken(platform)
-                        or _waits(await entries_of(self.home, inbox))
-                        or _undelivered(await entries_of(self.home, outbox))
+                        or has_open(await entries_of(self.home, inbox))
+                        or has_undelivered(await entries_of(self.home, outbox))
                     ):
                         await asyncio.sleep(0.5)
                 await platform.quiet()
@@ -182,7 +182,7 @@ class Talk:
         inbox = await entries_of(self.home, inbox_tape(platform.name))
         outbox = await entries_of(self.home, outbox_tape(platform.name))
         found = Figures(lost=await self._untaken(platform) + len(_done(inbox)), split=_split(inbox))
-        intended, repeats = _intended(outbox)
+        intended, repeats = list_intended(outbox)
         for person in (one.id for one in self.people if one.platform is platform):
             wanted, seen = intended.get(platform.chat(person), Counter()), counted(platform, person)
             found.answers += wanted.total()
@@ -210,7 +210,7 @@ class Talk:
 
     def _people(self, platform: Platform, inbox: Sequence[TapeEntry], outbox: Sequence[TapeEntry]) -> list[str]:
         """What people saw: each answer once, or more often where a receipt says that it may repeat."""
-        _, repeats = _intended(outbox)
+        _, repeats = list_intended(outbox)
         gave_up = sum(entry_given_up(inbox).values())
         faults, missing = list[str](), 0
         for person in (one.id for one in self.people if one.platform is platform):
@@ -232,7 +232,7 @@ class Talk:
         return faults
 
 
-def _intended(outbox: Sequence[TapeEntry]) -> tuple[dict[str, Counter[str]], set[tuple[str, str]]]:
+def list_intended(outbox: Sequence[TapeEntry]) -> tuple[dict[str, Counter[str]], set[tuple[str, str]]]:
     """What each chat was to get, and what of it may stand there more than once: a receipt says that it was sent again.
 
     How often does not follow: a second kill may come between a repeated sending and its receipt.
@@ -262,7 +262,7 @@ def entry_given_up(inbox: Sequence[TapeEntry]) -> Counter[int]:
     return Counter({one: 1 for one, count in cut.items() if count >= 2})
 
 
-def _waits(inbox: Sequence[TapeEntry]) -> bool:
+def has_open(inbox: Sequence[TapeEntry]) -> bool:
     """Whether something that was accepted is not done yet."""
     ended = {one for entry in inbox if entry.name == "inbox/done" for one in entry.payload["data"]["inbounds"]}
     return any(entry.id not in ended for entry in inbox if entry.name == "inbox/received")
@@ -281,7 +281,7 @@ def _intents(inbox: Sequence[TapeEntry], outbox: Sequence[TapeEntry]) -> list[st
     return [] if received == intents == receipts else [f"{received} received, {intents} intents, {receipts} receipts"]
 
 
-def _undelivered(outbox: Sequence[TapeEntry]) -> bool:
+def has_undelivered(outbox: Sequence[TapeEntry]) -> bool:
     """Whether an answer has neither a receipt nor an end."""
     told = {entry.payload["data"]["intent"] for entry in outbox if entry.name in ("outbox/receipt", "outbox/ended")}
     return any(entry.id not in told for entry in outbox if entry.name == "outbox/intent")

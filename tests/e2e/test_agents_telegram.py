@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.agent_group import AGENTS, SCRIPT, add_agents
-from tests.e2e.bot import entries
+from tests.e2e.bot import entries, run
 from tests.e2e.daemon import Daemon, configured, running
 from tests.e2e.on_discord import named
 from tests.e2e.test_telegram import said, texts
@@ -157,16 +158,13 @@ class TestWhatEndsAChain:
         await family.server.until(lambda: texts(room)[-1].endswith("You said: Tom, later"), 30)
         await family.daemon.quiet(family.server)
         assert len(texts(room)) == GREETING + 4
-        session = f"telegram:{room.chat.id}"
-        open_ids = {one["id"] for one in entries(family.home, "bubbot/inbox/telegram") if named_here(one, session)}
-        done = {each for one in named(family.home, "bubbot/inbox/telegram", "inbox/done") for each in one["inbounds"]}
-        assert open_ids <= done
-
-
-def named_here(entry: dict[str, Any], session: str) -> bool:
-    """Whether an entry of the inbox is a message of a session."""
-    payload = entry.get("payload") or {}
-    return payload.get("name") == "inbox/received" and payload["data"]["session"] == session
+        stored = [
+            (one["id"], one["payload"]) for one in entries(family.home, "bubbot/inbox/telegram") if "payload" in one
+        ]
+        done = {each for _, fact in stored if fact["name"] == "inbox/done" for each in fact["data"]["inbounds"]}
+        calls = {number for number, fact in stored if "call" in fact["data"]}
+        assert calls
+        assert calls <= done
 
 
 class TestTheSettingsChange:
@@ -189,6 +187,26 @@ class TestTheSettingsChange:
                 await daemon.quiet(server)
         gone = "is not an agent here any more: nobody answers in its place."
         assert texts(room)[GREETING + 1 :] == [f"rosi {gone}", f"tom {gone}"]
+
+    @pytest.mark.proof  # the turn before has to be longer than a reload takes
+    async def test_an_agent_that_a_reload_removes_while_its_call_waits(self, tmp_path: Path) -> None:
+        home, slow = tmp_path / "home", {"when": "asks you, rosi", "steps": [{"text": "Rosi waited.", "delay": 20}]}
+        async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3, privacy=False) as server:
+            ada = server.user("Ada")
+            script = {**SCRIPT, "rules": [slow, *SCRIPT["rules"]]}
+            configured(home, server, script, owners=[ada.id], debounce=0, poll_timeout=1)
+            without = (home / "config.toml").read_text()
+            add_agents(home)
+            room = server.supergroup("Reloaded", [ada])
+            async with running(home):
+                room.say("@bot ask both", ada)
+                await server.until(lambda: len(texts(room)) == GREETING + 1, 30)
+                (home / "config.toml").write_text(without + AGENTS.partition("[agents.tom]")[0])
+                reloaded = await asyncio.to_thread(run, home, "reload")
+                assert reloaded.returncode == 0, reloaded.stderr
+                await server.until(lambda: len(texts(room)) == GREETING + 3, 60)
+        gone = "tom is not an agent here any more: nobody answers in its place."
+        assert texts(room)[GREETING + 1 :] == ["Rosi: Rosi waited.", gone]
 
     async def test_the_menu_offers_agents_that_all_chats_may_call(self, tmp_path: Path) -> None:
         home = tmp_path / "home"

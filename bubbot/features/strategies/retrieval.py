@@ -77,7 +77,7 @@ def _select_with_evidence(source: ContextInput, entries: Sequence[TapeEntry]) ->
     if not source.further:
         return body
     found, corrections = source.further
-    evidence = _Evidence.of(found, corrections)
+    evidence = _Evidence.of(found, corrections, source.agent)
     places = {message.ids[-1]: place for place, message in enumerate(body) if message.ids}
     messages = list(body)
     for entry, recalled in find_recalls(entries):
@@ -89,13 +89,14 @@ def _select_with_evidence(source: ContextInput, entries: Sequence[TapeEntry]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """The entries that may still be shown, and the corrections of them, oldest first."""
+    """The entries that may still be shown, the corrections of them, oldest first, and the agent that reads them."""
 
     entries: Mapping[int, TapeEntry]
     corrections: Mapping[int, Sequence[tuple[int, str]]]
+    agent: str | None
 
     @classmethod
-    def of(cls, found: Sequence[TapeEntry], corrections: Sequence[TapeEntry]) -> _Evidence:
+    def of(cls, found: Sequence[TapeEntry], corrections: Sequence[TapeEntry], agent: str | None = None) -> _Evidence:
         data = [(entry.id, correction) for entry in corrections if (correction := find_correction(entry))]
         hidden = Corrections.of(corrections).hidden
         texts: dict[int, list[tuple[int, str]]] = {}
@@ -103,7 +104,7 @@ class _Evidence:
             if isinstance(text := correction.get("content"), str) and entry_id not in hidden:
                 texts.setdefault(correction["corrects"], []).append((entry_id, text))
         shown = [entry for entry in found if entry.id not in hidden and is_evidence(entry)]
-        return cls({entry.id: entry for entry in shown}, texts)
+        return cls({entry.id: entry for entry in shown}, texts, agent)
 
     def put_before(self, message: ContextMessage, fact: TapeEntry, recalled: ContextRecalled) -> ContextMessage:
         """Put the lines of a recall before its message, cached with its entry: every step of the window shows it again."""
@@ -120,9 +121,8 @@ class _Evidence:
 
     def _format(self, entry: TapeEntry, recalled_at: int) -> str:
         """Write an entry's line. A correction that came after the recall stands where it was made."""
-        line = (
-            f"#{entry.id} {entry.date[:16].replace('T', ' ')} UTC, {author_of(entry)}: {_quote(evidence_text(entry))}"
-        )
+        date, author = entry.date[:16].replace("T", " "), author_of(entry, self.agent)
+        line = f"#{entry.id} {date} UTC, {author}: {_quote(evidence_text(entry))}"
         earlier = [item for item in self.corrections.get(entry.id, ()) if item[0] < recalled_at]
         if not earlier:
             return line

@@ -67,6 +67,7 @@ class ContextInput:
         style: of the messages.
         budget: tokens; None: unlimited.
         further: the answers to its further queries.
+        agent: who reads the messages, if several agents share the tape (empty: the bot itself); None: the bot alone.
     """
 
     opening: TapeEntry | None
@@ -74,6 +75,7 @@ class ContextInput:
     style: MessageStyle
     budget: int | None
     further: Sequence[Sequence[TapeEntry]] = ()
+    agent: str | None = None
 
     def find_prepared(self, strategy: str) -> list[ContextPrepared]:
         """Return what a strategy has prepared in its part, oldest first. Words in it are not escaped."""

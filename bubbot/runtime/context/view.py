@@ -230,7 +230,7 @@ class ContextView:
             entries = evidence.put_beside(entries, self.agent)
         viewer = find_viewer(entries, self.agent)
         entries, unread = see_as(entries, viewer), see_as(unread, viewer)
-        return ContextInput(self._opening(opening), entries, self.style, self.budget, further), unread
+        return ContextInput(self._opening(opening), entries, self.style, self.budget, further, viewer), unread
 
     def fold(self, answers: QueryAnswers, evidence: Evidence | None = None) -> ModelContext:
         """Build the context from the answers to the first queries, followed by those to the further ones.

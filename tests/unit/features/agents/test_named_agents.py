@@ -10,8 +10,9 @@ import pytest
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.strategies.recall import make_retrieval
 from bubbot.models.scripted import ScriptedModel
-from bubbot.runtime.compose import rebuild_request
+from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -199,6 +200,21 @@ class TestAgentsThatAskEachOther:
             assert bench.channel.texts == ["**Rosi:** @tom?"]
             await ask(bench, "Rosi, go")
             assert "SILENT]" not in str([content for _, content in asked(bench.requests[-1])])
+
+
+class TestRecall:
+    async def test_what_is_recalled_is_said_by_who_said_it(self, memory_store: InMemoryStore) -> None:
+        model = scripted(one=[says("Saffron soup.")], two=[says("Saffron bread.")], three=[says("Saffron cake.")])
+        settings = AgentsSettings.model_validate({**FAMILY, "tom": {**FAMILY["tom"], "strategy": "retrieval"}})
+        recalling = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: 800))
+        options = Options(agents=settings, compose=ContextPolicy(strategies=recalling))
+        async with running(memory_store, model, options) as bench:
+            for text in ("Rosi, one", "@bot two", "Tom, three", ",new", "Tom, saffron soup, bread or cake?"):
+                await ask(bench, text)
+            (content,) = [content for _, content in asked(bench.requests[-1]) if "Saffron" in content]
+        assert 'rosi (agent): "Saffron soup."' in content
+        assert 'bot (agent): "Saffron bread."' in content
+        assert 'you: "Saffron cake."' in content
 
 
 class TestOrders:
