@@ -145,7 +145,7 @@ class SubTaskService:
                 allowed_tools=order.tools,
                 max_steps=order.steps,
                 metadata=[task],
-                agent=self.agents.make(order.agent) if order.agent else None,
+                agent=self.agents.make(order.agent).limit_memory(turn.agent) if order.agent else None,
             )
             status, text = await _answer(child, turn.result_texts)
         except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open
