@@ -7,7 +7,7 @@ share a tape: each model sees its own words as its own, and those of the others 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from bubbot.ports.channel import CommandInfo, Inbound
@@ -66,6 +66,12 @@ class Agent:
     def has_own_memory(self) -> bool:
         """True if it is shown another memory than the chat's, or none: what the chat remembers is kept from it."""
         return self.memory not in ("", ZONES_VIEW)
+
+    def limit_memory(self, orderer: Agent) -> Agent:
+        """Return it with no more memory than the agent that gives it an order has."""
+        if not orderer.has_own_memory or self.memory == orderer.memory:
+            return self
+        return replace(self, memory=NO_MEMORY if self.has_own_memory else orderer.memory)
 
     def may_read(self, entry: TapeEntry) -> bool:
         """Return true if it may look an entry of its chat up: with a memory of its own it may not look up the chat's, nor

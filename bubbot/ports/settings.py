@@ -313,7 +313,7 @@ def _format_error(
 ) -> str:
     section, found = _find_section(model, tuple(map(str, item["loc"])))
     path = _as_written(model, found)
-    if found and (field := getattr(section, "table_field", "")) and found[-1] == field:
+    if found and found[-1] and found[-1] == getattr(section, "table_field", ""):
         name = (*path, str(item["loc"][len(found)]))
         expected = describe_expected(item, section.model_fields[found[-1]])
         return f"{origin(name)}[{'.'.join(name)}] has a name that cannot be used; it must be {expected}."

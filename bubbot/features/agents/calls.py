@@ -42,6 +42,7 @@ class AgentCalls:
         if (
             turn.inbounds
             and turn.works_for_person
+            and not turn.inbounds[0].inbound.is_plain_text  # a program waits for one answer
             and turn.role is not Role.STRANGER
             and outcome.status in ("answered", "silent", "failed")
         ):

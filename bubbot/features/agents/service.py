@@ -147,7 +147,7 @@ class SubTaskService:
 
     def _find_agent(self, turn: Turn, order: TaskOrder) -> Agent:
         """Return who works on a sub-task: the agent that was ordered, or whoever answers the turn, with the model of a branch."""
-        agent = self.agents.make(order.agent) if order.agent else turn.agent
+        agent = self.agents.make(order.agent).limit_memory(turn.agent) if order.agent else turn.agent
         model = order.branch.alternative.model if order.branch else UNSET
         return replace(agent, model=model) if isinstance(model, str) else agent
 

@@ -172,6 +172,12 @@ class TestAgentsThatAskEachOther:
             await assert_rebuilt(bench)
             assert (await bench.find_open_work()).inbounds == ()
 
+    async def test_a_program_gets_one_answer_of_the_bot_itself(self, memory_store: InMemoryStore) -> None:
+        model = ScriptedModel({"default": [says("@tom?")]})
+        async with running(memory_store, model, options()) as bench:
+            assert await ask(bench, "Rosi, hello", is_plain_text=True) == "@tom?"
+            assert len(bench.requests) == 1
+
     async def test_two_that_are_addressed_answer_one_after_the_other(self, memory_store: InMemoryStore) -> None:
         model = scripted(who=[says("I do.")], you=[says("Me too.")])
         async with running(memory_store, model, options()) as bench:

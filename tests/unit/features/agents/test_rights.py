@@ -244,3 +244,16 @@ class TestMemory:
             seen = [request for request in bench.model.requests if "called @rosi here" in request.system]
             assert len(seen) == len(tries) + 1
             assert "Quinoa" not in str([(request.system, request.messages) for request in seen])
+
+    async def test_an_order_shows_no_memory_that_the_one_that_orders_has_not(self, tmp_path: Path) -> None:
+        agents = {"rosi": {"memory": "none"}, "tom": {}}
+        order = calls("agent_run", task="say what is remembered", agent="tom")
+        model = scripted({"order": [order, says("Done.")], "what is remembered": [says("Nothing.")]})
+        async with family(tmp_path, model, agents=agents) as bench:
+            await bench.say(",remember Quinoa is forbidden here.")
+            await bench.say("Rosi, order it")
+            (asked,) = [request for request in bench.model.requests if "You work on one sub-task" in request.system]
+            assert "Quinoa" not in asked.system
+            await bench.say("Tom, order it")
+            *_, asked = [request for request in bench.model.requests if "You work on one sub-task" in request.system]
+            assert "Quinoa" in asked.system
