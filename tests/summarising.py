@@ -230,6 +230,7 @@ def summary_case(least: float, size: int = 8_000) -> TalkCase:
         "summary",
         least=least,
         features=parts.features,
+        strategies=parts.strategies(),
         make_model=lambda: SummaryRuleModel(size),
         on_running=parts.join,
     )
