@@ -247,7 +247,7 @@ class TestMemory:
 
     async def test_an_order_shows_no_memory_that_the_one_that_orders_has_not(self, tmp_path: Path) -> None:
         agents = {"rosi": {"memory": "none"}, "tom": {}}
-        order = calls("agent_run", task="say what is remembered", agent="tom")
+        order = calls("agent_order", task="say what is remembered", agent="tom")
         model = scripted({"order": [order, says("Done.")], "what is remembered": [says("Nothing.")]})
         async with family(tmp_path, model, agents=agents) as bench:
             await bench.say(",remember Quinoa is forbidden here.")
