@@ -17,7 +17,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from tests.turns import Bench, Options, asked, assert_rebuilt, calls, running, says
 
-FAMILY = {
+FAMILY: Mapping[str, Mapping[str, Any]] = {
     "rosi": {"title": "Rosi", "names": ["Rosi", "Chefin"], "prompt": "You are Rosi, a cook.", "about": "cooking"},
     "tom": {"title": "Tom", "prompt": "You are Tom, a teacher.", "about": "homework"},
 }
