@@ -242,8 +242,8 @@ class InboundGate:
         return True
 
     def _is_dropped(self, inbound: Inbound) -> bool:
-        """Return true if the message comes during a turn, so that a channel with `drop` drops it."""
-        is_running, _ = self._runtime.session_activity(inbound.session)
+        """Return true if the message comes during a turn for a person, so that a channel with `drop` drops it."""
+        is_running = self._runtime.is_answering_person(inbound.session)
         if not is_running:
             self._drop_notified.discard(inbound.session)
         return is_running and not (holds_command(inbound) or self._runtime.is_too_old(inbound))

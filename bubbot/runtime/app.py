@@ -119,6 +119,11 @@ class AppRuntime:
         session = self._sessions.get(session_id)
         return (session.is_running, session.queue_length) if session else (False, 0)
 
+    def is_answering_person(self, session_id: str) -> bool:
+        """Return true if a turn of this session is running that no agent asked for: a person's word comes before those."""
+        session = self._sessions.get(session_id)
+        return session is not None and session.is_answering_person
+
     def measure_load(self) -> RuntimeLoad:
         sessions = self._sessions.values()
         return RuntimeLoad(sum(s.queue_length for s in sessions), sum(s.is_running for s in sessions), len(sessions))

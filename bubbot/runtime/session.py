@@ -27,6 +27,7 @@ from bubbot.log import bind
 from bubbot.middleware import AroundTurn, wrap
 from bubbot.ports.agents import Agent, AgentDirectory, OnlyTheBot, writer_of
 from bubbot.ports.channel import (
+    AGENT_ORIGIN,
     ButtonSet,
     Deletion,
     Inbound,
@@ -204,6 +205,11 @@ class SessionRuntime:
     def is_running(self) -> bool:
         """True if a turn is being opened, is running, or is being merged."""
         return bool(self._current)
+
+    @property
+    def is_answering_person(self) -> bool:
+        """True if a turn is running with which no agent asks another one."""
+        return any(message.accepted.inbound.origin != AGENT_ORIGIN for message in self._current)
 
     @property
     def queue_length(self) -> int:

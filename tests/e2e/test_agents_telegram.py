@@ -158,9 +158,8 @@ class TestWhatEndsAChain:
         await family.server.until(lambda: texts(room)[-1].endswith("You said: Tom, later"), 30)
         await family.daemon.quiet(family.server)
         assert len(texts(room)) == GREETING + 4
-        stored = [
-            (one["id"], one["payload"]) for one in entries(family.home, "bubbot/inbox/telegram") if "payload" in one
-        ]
+        inbox: list[dict[str, Any]] = entries(family.home, "bubbot/inbox/telegram")
+        stored = [(one["id"], one["payload"]) for one in inbox if "payload" in one]
         done = {each for _, fact in stored if fact["name"] == "inbox/done" for each in fact["data"]["inbounds"]}
         calls = {number for number, fact in stored if "call" in fact["data"]}
         assert calls

@@ -10,6 +10,7 @@ import pytest
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Quote, Sender
+from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
 from tests.gateways import deletion_of
@@ -110,6 +111,22 @@ class TestWhatEndsAChain:
             await bench.quiet()
             assert bench.channel.texts == ["**Rosi:** Rosi stood.", GONE]
             assert (await bench.find_open_work()).inbounds == ()
+
+
+async def test_people_are_heard_while_agents_talk_where_messages_during_a_turn_are_dropped(
+    memory_store: InMemoryStore, floor: Floor
+) -> None:
+    options = Options([floor.tool()], agents=settings(), waiting=QueuePolicy(busy="drop"))
+    async with running(memory_store, ScriptedModel(SCRIPT), options) as bench:
+        await bench.gate.receive(bench.inbound("@bot both"))
+        await floor.wait_for(1)  # Rosi answers the bot
+        await bench.gate.receive(bench.inbound("Tom, hi"))
+        floor.let_go(1)
+        await bench.quiet()
+        rosi, person, tom = bench.channel.texts[1:]
+    assert rosi == "**Rosi:** Rosi stood."
+    assert person == "**Tom:** You said: Tom, hi"
+    assert tom == "**Tom:** Tom was asked."
 
 
 class TestQuotes:
