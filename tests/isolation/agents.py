@@ -97,9 +97,9 @@ class AgentOracle:
         """Return the words in a request that the agent may not be shown; a sub-task has a fork."""
         return sorted(word for word in set(PRIVATE.findall(text)) if not self._is_visible(word, viewer, turn, fork))
 
-    def find(self, text: str, viewer: Viewer, *, tool: str, fork: str = "") -> list[str]:
-        """Note what a tool has shown an agent; return the words that it may not look up."""
-        words = [word for word in sorted(set(PRIVATE.findall(text))) if word in self.words]
+    def find(self, text: str, viewer: Viewer, *, tool: str, turn: str = "", fork: str = "") -> list[str]:
+        """Note what a tool has shown an agent; return the words that it may not look up, and does not know anyway."""
+        words = self.hidden(text, viewer, turn=turn, fork=fork)
         refused = [word for word in words if not self._may_look_up(self.words[word], viewer, tool, fork)]
         self.found[*viewer, fork] |= {*words} - {*refused}
         return refused

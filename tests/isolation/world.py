@@ -168,6 +168,7 @@ class World:
     _platforms: Platforms = field(init=False)
     _spans: SpanReceiver = field(default_factory=SpanReceiver)
     _log: LogReader = field(default_factory=lambda: LogReader(SETTINGS.secrets()))
+    _replayed: dict[str, str] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
     _canaries: count[int] = field(default_factory=lambda: count(1))
 
@@ -504,6 +505,10 @@ class World:
 
     async def _watch_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
         turn, request = call.turn, call.request
+        if turn.session in self._replayed:  # an owner has the turns of a chat run again: nobody is shown what comes out
+            self.seen["replayed"] += 1
+            self.look("request", self._replayed[turn.session], f"{request.system}\n{request.messages}")
+            return await call_next(call)
         session, text = turn.session, f"{request.system}\n{[dict(message) for message in request.messages]}"
         is_answering = not turn.is_subtask and not is_summary(request)
         self.seen["sub-task" if turn.is_subtask else "summary" if is_summary(request) else "request"] += 1
@@ -564,7 +569,7 @@ class World:
 
     async def _watch_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
         turn, name, args = call.turn, call.tool.name, dump_args(call.args)
-        session = turn.session
+        session, place = turn.session, self.oracle.places[turn.session]
         if name in ("memory.save", "memory.daily"):
             self.oracle.keep(session, args["scope"], args["content"])
         if name == "memory.remember":
@@ -582,11 +587,16 @@ class World:
             self.oracle.said[session] |= (
                 canaries(args) & self.oracle.present[session]
             )  # names and states that people typed
+        if name == "session.replay" and place.is_owner and args["chat"] in self.oracle.places:
+            self._replayed[session] = args["chat"]
         try:
             output = await call_next(call)
         except BubbotError as error:  # the reason is shown, too, and stays on the tape
             self.look(name, session, str(error), elsewhere=turn.replies_elsewhere)
             raise
+        finally:
+            if name == "session.replay":
+                self._replayed.pop(session, None)
         self.seen[name] += 1
         self._follow(turn, name, args)
         text = output if isinstance(output, str) else str(output)
@@ -607,10 +617,13 @@ class World:
         if turn.runs_command:
             return
         session, agent = turn.session, turn.agent.name
-        if not self.agents.may_call(agent, name):
-            self.leaks.append(f"{name} called by {agent} in {session}")
+        each: Turn | None = turn
+        while each is not None and not each.runs_command:  # nobody may do more through others
+            if not self.agents.may_call(each.agent.name, name):
+                self.leaks.append(f"{name} called for {each.agent.name} in {session}")
+            each = each.parent
         fork = turn.tape.id if turn.is_subtask else ""
-        found = self.agents.find(text, (session, agent), tool=name, fork=fork)
+        found = self.agents.find(text, (session, agent), tool=name, turn=turn.id, fork=fork)
         self.leaks += [f"{name} for {agent or 'the bot'} in {session}: {word}" for word in found]
 
     def _follow(self, turn: Turn, name: str, args: Mapping[str, Any]) -> None:
