@@ -372,6 +372,23 @@ class Acts:
         asked = self.chance.choice((f"What of {self.keyword()}?", await self._call(place)))
         await self.world.say(place, self._to_agent(asked) if self.chance.random() < 0.4 else asked, sender)
 
+    @act(3, "agents", "views")
+    async def view_of_agent(self) -> None:
+        """An agent is shown a view of another chat, and then the others are asked."""
+        place, sender = self.place()
+        source = self.chance.choice([each for each in PLACES if each.session != place.session])
+        owner, agent = self.chance.choice(OWNER_CHATS), self.chance.choice([*AGENTS, "bot"])
+        await self.world.say(owner, f",grant {self.name(source.session)} to {self.name(place.session)}")
+        self._granted.append((source.session, place.session))
+        view = f"{self.name(source.session)} newest chat={self.name(place.session)} agent={agent}"
+        await self.world.say(owner, f",view.add {view}")
+        await self.world.say(source, self._message(source), self.speaker(source))
+        for _ in range(2):
+            await self.world.say(place, self._to_agent(f"What of {self.keyword()}?"), sender)
+        if self.chance.random() < 0.3:
+            await self.world.say(owner, f",view.remove {view.replace(' newest', '')}")
+            await self.world.say(place, f"@{agent} What of {self.keyword()}?", sender)
+
     def _to_agent(self, text: str) -> str:
         """Call one agent or two with a message, in one of the ways that there are."""
         first, second = self.chance.sample([*AGENTS, "bot"], 2)

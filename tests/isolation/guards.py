@@ -37,7 +37,7 @@ from bubbot.gateway.admission import AdmissionPolicy, Respond
 from bubbot.log import Redactor
 from bubbot.ports.access import higher_role
 from bubbot.ports.agents import Agent
-from bubbot.ports.channel import Inbound, Role
+from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context import handoffs, speakers
 from bubbot.runtime.context.view import ContextView
@@ -216,6 +216,15 @@ def _is_known(agents: ConfiguredAgents, name: str, _session: str) -> bool:
     return name in ("", "bot", *agents.settings.named)
 
 
+_build_call = vars(AgentCalls)["_build"]
+
+
+def _work_for_owner(*part: Any, **options: Any) -> Inbound:
+    """Let whoever is called by an agent work for an owner, whoever asked."""
+    asked: Inbound = _build_call(*part, **options)
+    return structs.replace(asked, sender=Sender({"tg": "1", "dc": "11"}.get(asked.channel, "0")))
+
+
 def _give_rights(_calls: AgentCalls, turn: Turn, _inbound: Inbound) -> None:
     """Let whoever is called by an agent do what owners may."""
     turn.role = Role.OWNER
@@ -317,7 +326,8 @@ GUARDS: Mapping[str, Guard] = {
     "the tools of an agent": Guard(replaced(ConfiguredAgents, "_choose_tools", lambda *_: None)),
     "where an agent may be called": Guard(replaced(ConfiguredAgents, "may_call", _is_known)),
     "sub-tasks in searches": Guard(_search_subtasks),
-    "for whom an agent works": Guard(replaced(AgentCalls, "prepare", _give_rights)),
+    "for whom an agent works": Guard(replaced(AgentCalls, "_build", _work_for_owner)),
+    "the rights of an agent": Guard(replaced(AgentCalls, "prepare", _give_rights)),
     "an owner's power": Guard(_give_power),
     "an owner's power in groups": Guard(_own_power_in_groups),
     "the jobs of a chat": Guard(replaced(ScheduleState, "jobs_of", lambda state, _: list(state.jobs.values()))),

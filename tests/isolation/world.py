@@ -55,6 +55,7 @@ from bubbot.ports.channel import (
     Preview,
     Quote,
     Reaction,
+    Role,
     Sender,
     TextStreamed,
 )
@@ -523,7 +524,7 @@ class World:
         self.look("request", session, text, elsewhere=turn.replies_elsewhere)
         if not turn.is_subtask:
             self.look_for_secrets("request", session, text)
-        self._look_at_agent(turn, text)
+        self._look_at_agent(turn, text, sums_up=is_summary(request))
         reply = await call_next(call)
         self._note_words(turn, reply)
         self.oracle.jobs |= canaries([call.arguments for call in reply.calls if call.name == "post_send"])
@@ -535,15 +536,24 @@ class World:
                 self._send_elsewhere(turn.cause, session, reply.text)
         return reply
 
-    def _look_at_agent(self, turn: Turn, text: str) -> None:
-        """Check that an agent is asked where it may be, and is not shown what belongs to others."""
-        if turn.runs_command:  # what explains or sums up for people
+    def _look_at_agent(self, turn: Turn, text: str, *, sums_up: bool) -> None:
+        """Check that an agent is asked where it may be, with the rights of a person, and is not shown what belongs to others.
+
+        What sums a window up is no agent: it reads the calls of all.
+        """
+        if turn.runs_command:  # what explains something to people
             return
         session, agent = turn.session, turn.agent.name
         fork = turn.tape.id if turn.is_subtask else ""
         self.seen[f"asked {agent or 'the bot'}"] += 1
         self.seen["asked by an agent"] += turn.origin == AGENT_ORIGIN
         self.seen["own words"] += bool(PRIVATE.search(text))
+        owners = {(place.channel, place.person) for place in PLACES if place.is_owner}
+        if turn.origin == AGENT_ORIGIN and turn.role is Role.OWNER:
+            person = session.partition(":")[0], turn.sender.id
+            self.leaks += [] if person in owners else [f"{agent} is an owner in {session}, for {person}"]
+        if sums_up:
+            return
         if not self.agents.may_be_in(agent, session):
             self.leaks.append(f"{agent} in {session}")
         found = self.agents.hidden(text, (session, agent), turn=turn.id, fork=fork)
