@@ -58,6 +58,7 @@ class AgentOracle:
     Attributes:
         words: all that were written.
         found: by session, agent and fork, what the tools of an agent have shown it.
+        results: by session, what stands in results on its tape.
         views: which session (first) is shown a view of which other one: of what, and for which agent.
         bound: which session (first) went on with a topic of which other one.
         groups: by session, the newest group of branches.
@@ -65,6 +66,7 @@ class AgentOracle:
 
     words: dict[str, PrivateWord] = field(default_factory=dict)
     found: defaultdict[tuple[str, str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+    results: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     views: set[tuple[str, str, str, str]] = field(default_factory=set)
     bound: set[tuple[str, str]] = field(default_factory=set)
     groups: dict[str, str] = field(default_factory=dict)
@@ -100,8 +102,10 @@ class AgentOracle:
     def find(self, text: str, viewer: Viewer, *, tool: str, turn: str = "", fork: str = "") -> list[str]:
         """Note what a tool has shown an agent; return the words that it may not look up, and does not know anyway."""
         words = self.hidden(text, viewer, turn=turn, fork=fork)
-        refused = [word for word in words if not self._may_look_up(self.words[word], viewer, tool, fork)]
+        refused = [word for word in words if not self._may_look_up(word, viewer, tool)]
         self.found[*viewer, fork] |= {*words} - {*refused}
+        if not fork:
+            self.results[viewer[0]] |= {*words} - {*refused}
         return refused
 
     def may_be_in(self, agent: str, session: str) -> bool:
@@ -139,14 +143,11 @@ class AgentOracle:
         by_view = any(view[:2] == (session, source) and view[3] in ("", agent or "bot") for view in self.views)
         return by_view or (session, source) in self.bound or f"tape {source}" in _nodes(agent)
 
-    def _may_look_up(self, known: PrivateWord, viewer: Viewer, tool: str, fork: str) -> bool:
-        if known.fork and tool == "tape.search":
-            return f"{fork}/".startswith(f"{known.fork}/")
-        if not _has_own_memory(viewer[1]):
-            return True
-        if known.kind == "memory":
-            return False
-        return known.kind == "said" or viewer == (known.session, known.agent)
+    def _may_look_up(self, word: str, viewer: Viewer, tool: str) -> bool:
+        known = self.words[word]
+        if known.fork and tool == "tape.search":  # what a sub-task wrote has no words for a search
+            return word in self.results[viewer[0]] and not _has_own_memory(viewer[1])
+        return not _has_own_memory(viewer[1]) or known.kind == "said"
 
 
 def _has_own_memory(agent: str) -> bool:
