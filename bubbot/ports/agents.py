@@ -75,12 +75,14 @@ class Agent:
 
     def may_read(self, entry: TapeEntry) -> bool:
         """Return true if it may look an entry of its chat up: with a memory of its own it may not look up the chat's, nor
-        what other agents' tools found there.
+        what other agents' tools found there, nor what sub-tasks wrote, which are tools of agents, too.
         """
         if not self.has_own_memory:
             return True
+        if "fork" in entry.meta:
+            return False
         if entry.kind in _CALLS:
-            return "fork" not in entry.meta and writer_of(entry) == self.name
+            return writer_of(entry) == self.name
         if entry.name in CommandRun.EVENTS:
             return not text_field(entry.data, "name").startswith("memory.")
         return not (entry.name or "").startswith(("memory/", "memory."))

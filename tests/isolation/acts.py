@@ -18,7 +18,8 @@ from bubbot.tape.service import session_tape
 from bubbot.tool import Tool
 from tests.approving import card_ids
 from tests.e2e.test_images import PNG
-from tests.isolation.model import ALL_SHOWN, INVENT, please
+from tests.isolation.agents import AGENTS
+from tests.isolation.model import ALL_SHOWN, ASK, IMAGINE, INVENT, PRIVATE_WORD, please
 from tests.isolation.oracle import Place
 from tests.isolation.world import GUEST, PLACES, PROGRAMS, STRANGER, WAIT, World, account_of
 from tests.pdfs import pdf
@@ -39,7 +40,7 @@ OWNERS = {"tg": "1", "dc": "11"}
 READERS = (
     ",memory.recall", f",memory.recall {STEM}", ",memory scope=user", ",memory.why", ",memory", ",context", ",why", ",why request=true",
     ",graph", ",topics", ",topic", f",search {STEM}", f",search {STEM}", ",anchors zones=yes", ",schedules", ",status", ",tape.info",
-    ",chat.read", ",file.list", ",file.read note.txt", f",file.search {STEM}", ",memory.recall scope=user", f",explain What of {STEM}?", ",explain What did you do?",
+    ",agents", ",branches", ",branches 1", ",chat.read", ",file.list", ",file.read note.txt", f",file.search {STEM}", ",memory.recall scope=user", f",explain What of {STEM}?", ",explain What did you do?",
 )  # fmt: skip
 FOR_OWNERS = (
     ",schedules every=true", ",schedules every=true", ",schedules every=true", ",grants", ",audits", ",access", ",usage", ",usage all", ",approvals", ",approvals",
@@ -143,7 +144,11 @@ class Acts:
     async def remember(self) -> None:
         """Somebody says something, perhaps not to the bot."""
         place, sender = self.place()
-        await self.world.say(place, self._fact(), sender, addressed=self.chance.random() < 0.8)
+        await self.world.say(place, self._message(place), sender, addressed=self.chance.random() < 0.8)
+
+    def _message(self, place: Place) -> str:
+        """Draw something to say, with a word that no model repeats."""
+        return f"{self._fact()} {self.world.agents.write('said', place.session)}"
 
     def _fact(self) -> str:
         self._words += 1
@@ -260,7 +265,8 @@ class Acts:
         place, sender = self.place(DIRECT if self.chance.random() < 0.8 else PLACES)
         scopes = ("user", "workspace") if place.is_owner else ("user", "user", "user", "workspace", "chat")
         scope, tool = self.chance.choice(scopes), self.chance.choice(("save", "daily"))
-        await self.world.say(place, f",memory.{tool} scope={scope} {self._fact()}", sender)
+        word = self.world.agents.write("memory", place.session, scope)
+        await self.world.say(place, f",memory.{tool} scope={scope} {self._fact()} {word}", sender)
 
     @act(6, "grants", "views")
     async def grant(self) -> None:
@@ -351,8 +357,9 @@ class Acts:
             await self.world.say(owner, f",grant {self.name(source.session)} to {self.name(place.session)}")
         what = self.chance.choice(("newest", "anchors", "anchors", "search"))
         change = "add" if self.chance.random() < 0.8 else "remove"
+        agent = f" agent={self.chance.choice([*AGENTS])}" if self.chance.random() < 0.4 else ""
         await self.world.say(
-            owner, f",view.{change} {self.name(source.session)} {what} chat={self.name(place.session)}"
+            owner, f",view.{change} {self.name(source.session)} {what} chat={self.name(place.session)}{agent}"
         )
         speaker = self.speaker(source)
         if self.chance.random() < 0.5:
@@ -361,8 +368,85 @@ class Acts:
             model = please("tape_handoff", name=self.chance.choice(("phase/trip", ALL_SHOWN)), summary=ALL_SHOWN)
             await self.world.say(source, self.chance.choice((handoff, model, model)), speaker)
         else:
-            await self.world.say(source, self._fact(), speaker)
-        await self.world.say(place, self.chance.choice((f"What of {self.keyword()}?", await self._call(place))), sender)
+            await self.world.say(source, self._message(source), speaker)
+        asked = self.chance.choice((f"What of {self.keyword()}?", await self._call(place)))
+        await self.world.say(place, self._to_agent(asked) if self.chance.random() < 0.4 else asked, sender)
+
+    @act(3, "agents", "views")
+    async def view_of_agent(self) -> None:
+        """An agent is shown a view of another chat, and then the others are asked."""
+        place, sender = self.place()
+        source = self.chance.choice([each for each in PLACES if each.session != place.session])
+        owner, agent = self.chance.choice(OWNER_CHATS), self.chance.choice([*AGENTS, "bot"])
+        await self.world.say(owner, f",grant {self.name(source.session)} to {self.name(place.session)}")
+        self._granted.append((source.session, place.session))
+        view = f"{self.name(source.session)} newest chat={self.name(place.session)} agent={agent}"
+        await self.world.say(owner, f",view.add {view}")
+        await self.world.say(source, self._message(source), self.speaker(source))
+        for _ in range(2):
+            await self.world.say(place, self._to_agent(f"What of {self.keyword()}?"), sender)
+        if self.chance.random() < 0.3:
+            await self.world.say(owner, f",view.remove {view.replace(' newest', '')}")
+            await self.world.say(place, f"@{agent} What of {self.keyword()}?", sender)
+
+    def _to_agent(self, text: str) -> str:
+        """Call one agent or two with a message, in one of the ways that there are."""
+        first, second = self.chance.sample([*AGENTS, "bot"], 2)
+        title = AGENTS[first]["title"] if first in AGENTS else "@bot"
+        return self.chance.choice(
+            (f"@{first} {text}", f",{first} {text}", f"{title}, {text}", f"@{first} @{second} {text}")
+        )
+
+    @act(10, "agents", "branches")
+    async def call_agent(self) -> None:
+        """Somebody calls agents; they look something up, and then others are asked."""
+        place, sender = self.place()
+        private = (
+            please("tape_search", query=PRIVATE_WORD), please("file_search", text=PRIVATE_WORD), please("memory_recall", query=PRIVATE_WORD),
+            please("memory_recall"), please("tape_search", query=STEM), please("tape_read", ids=["1-200"]),
+        )  # fmt: skip
+        for text in (self.chance.choice(private), self._message(place), f"What of {self.keyword()}?"):
+            asked = self._to_agent(text) if self.chance.random() < 0.8 else text
+            await self.world.say(place, asked, sender)
+
+    @act(5, "agents")
+    async def let_agents_talk(self) -> None:
+        """An agent asks another one in its answer, which makes a call for the person."""
+        place, sender = self.place()
+        other = self.chance.choice([*AGENTS, "bot"])
+        scope = self.chance.choice(("chat", "user", "workspace"))
+        call = self.chance.choice(
+            (
+                please("memory_save", content=self._fact(), scope=scope), please("memory_recall", query=PRIVATE_WORD),
+                please("schedule_list", every=True), please("file_search", text=PRIVATE_WORD), await self._call(place),
+            )
+        ).rpartition("\n")[2]  # fmt: skip
+        await self.world.say(place, f"{self._to_agent('Ask them.')}\n{ASK}@{other} {call}", sender)
+
+    @act(4, "agents", "sub-tasks")
+    async def order(self) -> None:
+        """The model, or somebody, gives a task to an agent."""
+        place, sender = self.place()
+        agent, tool = self.chance.choice([*AGENTS]), self.chance.choice(("tape_search", "memory_recall"))
+        task = please(tool, query=PRIVATE_WORD)
+        mode = self.chance.choice(("delta", "result"))
+        call = please("agent_order", agent=agent, task=task, mode=mode)
+        text = self.chance.choice((call, self._to_agent(call), f",agent.order agent={agent} What of {self.keyword()}?"))
+        await self.world.say(place, text, sender)
+        await self.world.say(place, self.chance.choice((f"What of {self.keyword()}?", ",new")), sender)
+
+    @act(5, "branches")
+    async def branch(self) -> None:
+        """Somebody asks in branches, perhaps chooses one, and then looks for what is in them."""
+        place, sender = self.place()
+        agents = ",".join(self.chance.sample([*AGENTS], 2))
+        how = self.chance.choice(('prompts="in short | at length"', f"agents={agents}"))
+        await self.world.say(place, f",branch.ask {how} What of {self.keyword()}? {IMAGINE}", sender)
+        if self.chance.random() < 0.5:
+            await self.world.say(place, f",branch.choose {self.chance.choice((1, 2))}", sender)
+        search = please("tape_search", query="imagined")
+        for text in self.chance.sample((search, f"What of {self.keyword()}?", ",branches", ",search imagined"), 2):
+            await self.world.say(place, self._to_agent(text) if self.chance.random() < 0.4 else text, sender)
 
     @act(3, "sub-tasks", "views")
     async def invent(self) -> None:

@@ -17,28 +17,36 @@ from bubbot.feature import ReadSession
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import AccessService
 from bubbot.features.access.state import AccessState
+from bubbot.features.agents.calls import AgentCalls
+from bubbot.features.agents.directory import ConfiguredAgents
 from bubbot.features.files import roots as files
+from bubbot.features.memory import feature as memory_feature
 from bubbot.features.memory import memories, shared_zone
 from bubbot.features.memory.scopes import user_tape
 from bubbot.features.otel.content import Exposure
 from bubbot.features.schedule.state import ScheduleState
+from bubbot.features.search import view as search_view
 from bubbot.features.search.view import SearchView
 from bubbot.features.strategies import recall, retrieval
 from bubbot.features.topics import reading
 from bubbot.features.topics.commands import require_session
 from bubbot.features.trace import pages, request
 from bubbot.features.trace.tokens import TraceTokens
+from bubbot.features.views import showing
 from bubbot.gateway.admission import AdmissionPolicy, Respond
 from bubbot.log import Redactor
 from bubbot.ports.access import higher_role
-from bubbot.ports.channel import Role
+from bubbot.ports.agents import Agent
+from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.turn import Turn
-from bubbot.runtime.context import handoffs
+from bubbot.runtime.context import handoffs, speakers
+from bubbot.runtime.context.view import ContextView
 from bubbot.server import network, remote
 from bubbot.server.remote import RemoteChannel
+from bubbot.stores.sqlite.index import fill
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.corrections import Corrections
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import TapeEntry, list_searchable
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery
 from channels.discord.sender import DiscordSender
@@ -190,6 +198,48 @@ def _open_blobs_of_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SqliteStore, "get_blob", get)
 
 
+# Agents
+
+
+def _choose_view_of_chat(memories_: memories.Memories, tape: TapeHandle, *_: object) -> Any:
+    return memories.find_policy_of(tape, memories_.settings, memories_.sources.installed)
+
+
+def _remember_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Let the agent without memory be shown that of the chat."""
+    for module in (memories, memory_feature):
+        patch.setattr(module, "NO_MEMORY", "no agent has this")
+    patch.setattr(memories.Memories, "find_policy", _choose_view_of_chat)
+
+
+def _is_known(agents: ConfiguredAgents, name: str, _session: str) -> bool:
+    return name in ("", "bot", *agents.settings.named)
+
+
+_build_call = vars(AgentCalls)["_build"]
+
+
+def _work_for_owner(*part: Any, **options: Any) -> Inbound:
+    """Let whoever is called by an agent work for an owner, whoever asked."""
+    asked: Inbound = _build_call(*part, **options)
+    return structs.replace(asked, sender=Sender({"tg": "1", "dc": "11"}.get(asked.channel, "0")))
+
+
+def _give_rights(_calls: AgentCalls, turn: Turn, _inbound: Inbound) -> None:
+    """Let whoever is called by an agent do what owners may."""
+    turn.role = Role.OWNER
+
+
+def _search_subtasks(patch: pytest.MonkeyPatch) -> None:
+    """Let searches find what branches and other sub-tasks wrote."""
+
+    def search(kind: str, payload: Mapping[str, Any], _meta: object) -> list[str]:
+        return list_searchable(kind, payload, {})
+
+    for module in (search_view, fill):
+        patch.setattr(module, "list_searchable", search)
+
+
 # Powers
 
 
@@ -265,6 +315,19 @@ GUARDS: Mapping[str, Guard] = {
     "sub-tasks in evidence": Guard(_recall_subtasks, seed=3),
     "sub-tasks for others": Guard(replaced(TapeEntry, "is_shown_to", _agree)),
     "the tape of a blob": Guard(_open_blobs_of_others),
+    "what agents see of each other": Guard(replaced(speakers, "_see", lambda entry, _: entry)),
+    "evidence of another agent": Guard(
+        replaced(ContextView, "is_for_viewer", lambda view, fact: fact.is_shown_to(view.fork))
+    ),
+    "the view of an agent": Guard(replaced(showing, "is_for_agent", _agree)),
+    "the memory of an agent": Guard(replaced(memories.Memories, "find_policy", _choose_view_of_chat)),
+    "an agent without memory": Guard(_remember_for_all),
+    "what an agent may look up": Guard(replaced(Agent, "may_read", _agree)),
+    "the tools of an agent": Guard(replaced(ConfiguredAgents, "_choose_tools", lambda *_: None)),
+    "where an agent may be called": Guard(replaced(ConfiguredAgents, "may_call", _is_known)),
+    "sub-tasks in searches": Guard(_search_subtasks),
+    "for whom an agent works": Guard(replaced(AgentCalls, "_build", _work_for_owner)),
+    "the rights of an agent": Guard(replaced(AgentCalls, "prepare", _give_rights)),
     "an owner's power": Guard(_give_power),
     "an owner's power in groups": Guard(_own_power_in_groups),
     "the jobs of a chat": Guard(replaced(ScheduleState, "jobs_of", lambda state, _: list(state.jobs.values()))),

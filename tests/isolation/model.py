@@ -20,6 +20,13 @@ _CALL = re.compile(r"\s*CALL (\{.*\})")
 _SHOWN = re.compile(rf"^#(\d+) .*?({CANARY.pattern})", re.MULTILINE)
 ALL_SHOWN = "ALL SHOWN"
 """In the arguments of a call: the newest canaries that the model is shown, in its prompt, too. It does not repeat them."""
+PRIVATE_WORD = "PRIVATE"
+"""In the arguments of a call: a new word, which it writes nowhere else."""
+IMAGINE = "IMAGINE"
+"""The last word of a question: it looks for a new word in the files, and has another new one in its answer."""
+ASK = "ASK "
+"""The beginning of the last line of a message to an agent that is to ask others: their names and the call that they are to make."""
+_ASKED = re.compile(r"\[(?:\S+ \(agent\) asks|The same message asks) you, \S+\]")
 INVENT = "INVENT"
 """The word that lets a sub-task give one of its own a task with a secret."""
 
@@ -32,12 +39,18 @@ def please(name: str, /, **arguments: object) -> str:
 class LeakyModel:
     """See the module.
 
-    `on_text` is awaited between the text of an answer and its end: while people see it grow. With `is_discreet` it repeats nothing
-    of its system prompt, so that what stands there alone can be told from what was said.
+    `on_text` is awaited between the text of an answer and its end: while people see it grow. `invent` makes new words. With
+    `is_discreet` it repeats nothing of its system prompt, so that what stands there alone can be told from what was said.
     """
 
-    def __init__(self, on_text: Callable[[], Awaitable[None]], is_discreet: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        on_text: Callable[[], Awaitable[None]],
+        invent: Callable[[], str],
+        is_discreet: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._on_text = on_text
+        self._invent = invent
         self._is_discreet = is_discreet
         self._numbers = count(1)
         self._secrets = 0
@@ -72,9 +85,24 @@ class LeakyModel:
             if not isinstance(content, str):
                 content = [str(part["text"]) for part in content if part["type"] == "text"][-1]
             last_line = content.rstrip().rpartition("\n")[2]
+            if _ASKED.search(last_line) and (
+                calls := re.findall(r"CALL \{.*\}", "\n".join(str(each["content"]) for each in request.messages[-3:]))
+            ):
+                last_line = calls[-1]
+            if last_line.strip().startswith(ASK):
+                names, _, call = last_line.strip().removeprefix(ASK).partition("CALL")
+                yield ModelReply(f"{names}, please.\nCALL{call}", usage=usage)
+                return
+            if last_line.endswith(IMAGINE) and any(spec.name == "file_search" for spec in request.tools):
+                call_of_file = self._call("file_search", {"text": f"imagined {self._invent()}"})
+                yield ModelReply("", (call_of_file,), "tool_calls", usage=usage)
+                return
             if found := _CALL.fullmatch(last_line):
                 known = sorted(set(CANARY.findall(f"{request.system} {request.messages!r}")))[-REPEATED:]
-                call = json.loads(found[1].replace(ALL_SHOWN, " ".join(known)))
+                words = found[1].replace(ALL_SHOWN, " ".join(known))
+                while PRIVATE_WORD in words:
+                    words = words.replace(PRIVATE_WORD, self._invent(), 1)
+                call = json.loads(words)
                 yield ModelReply("", (self._call(**call),), "tool_calls", usage=usage)
                 return
             if last_line.endswith(INVENT) and any(spec.name == "agent_run" for spec in request.tools):
@@ -84,6 +112,8 @@ class LeakyModel:
                 return
         if any(ALL_SHOWN in str(message["content"]) for message in request.messages[-3:]):
             shown = []  # what it has written into a call is told nowhere else
+        if newest["role"] == "tool" and any(str(each["content"]).endswith(IMAGINE) for each in request.messages[-3:]):
+            shown = [*shown, f"imagined {self._invent()}"]
         text = " ".join(["I was shown:", *shown])
         yield TextDelta(text)
         await self._on_text()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.isolation.acts import ACTS, LEFT_OUT
+from tests.isolation.agents import AGENTS
 from tests.isolation.guards import GUARDS
 from tests.isolation.run import run
 
@@ -19,6 +20,8 @@ LOOKED_AT = (
     "audit.revoke", "session.explain", "session.usage", "picture", "file.send", "reaction", "deleted", "typing", "sent to a program",
     "preview to a program", "completion", "knock", "status", "reach", "repeat",
     "view", "view of anchors", "view.add",
+    "own words", "asked by an agent", *(f"asked {agent}" for agent in AGENTS), "agent.order", "branch", "branch.ask", "branch.choose",
+    "agent.list", "branch.list",
 )  # fmt: skip
 """What a run has to have watched, so that none of it passes because nothing was looked at."""
 

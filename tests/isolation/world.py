@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -32,6 +32,8 @@ from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import dump_args
 from bubbot.errors import BubbotError
 from bubbot.feature import Feature, FeatureFactory
+from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.agents.task import SubTask
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.memory.settings import MemorySettings, MemoryViewSettings
 from bubbot.features.otel import exporter
@@ -41,6 +43,7 @@ from bubbot.gateway import live
 from bubbot.home import Home
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.channel import (
+    AGENT_ORIGIN,
     Attachment,
     ButtonPress,
     ChannelEvent,
@@ -52,6 +55,7 @@ from bubbot.ports.channel import (
     Preview,
     Quote,
     Reaction,
+    Role,
     Sender,
     TextStreamed,
 )
@@ -65,6 +69,7 @@ from bubbot.tape.service import session_tape
 from bubbot.tool import Toolbox, ToolOutput
 from tests.approving import acting_tools
 from tests.e2e import inside
+from tests.isolation.agents import AGENTS, BOT_NODES, NARROW_NODES, PRIVATE, AgentOracle, PrivateWord
 from tests.isolation.doors import TOKEN, Doors, with_doors
 from tests.isolation.model import LeakyModel
 from tests.isolation.oracle import SECRET, Account, Oracle, Place, canaries
@@ -97,12 +102,9 @@ SETTINGS = make_settings(
     OtelSettings(endpoint="http://127.0.0.1:9"),
     MemorySettings(
         view="all",
-        views={
-            "all": MemoryViewSettings(
-                nodes=["zone chat", "zone user", "zone workspace", "topic current", "tape tg:-8", "tape tg:5", "tape dc:15"]
-            )
-        },
+        views={"all": MemoryViewSettings(nodes=[*BOT_NODES]), "narrow": MemoryViewSettings(nodes=[*NARROW_NODES])},
     ),
+    AgentsSettings.model_validate(AGENTS),
     model=ModelSettings(name="scripted", api_key=SecretStr(BOT_KEY)),
     channels={
         "tg": {
@@ -128,6 +130,7 @@ class World:
     Attributes:
         home: the folder.
         oracle: says who may see what.
+        agents: says which agent may be shown what of that.
         leaks: what was shown to people or to the model who may not see it.
         seen: how often each kind of thing was watched, so that a run can prove that it looked.
         daemon: the bot of this life.
@@ -147,6 +150,7 @@ class World:
 
     home: Path
     oracle: Oracle = field(default_factory=lambda: Oracle({place.session: place for place in PLACES}))
+    agents: AgentOracle = field(default_factory=AgentOracle)
     leaks: list[str] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     daemon: Daemon = field(init=False)
@@ -165,6 +169,7 @@ class World:
     _platforms: Platforms = field(init=False)
     _spans: SpanReceiver = field(default_factory=SpanReceiver)
     _log: LogReader = field(default_factory=lambda: LogReader(SETTINGS.secrets()))
+    _replayed: dict[str, str] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
     _canaries: count[int] = field(default_factory=lambda: count(1))
 
@@ -186,7 +191,9 @@ class World:
         self.edited = asyncio.Event()
         home, tools = Home(self.home), acting_tools(lambda name, _: self.seen.update([f"done {name}"]))[:1]
         wrappers = PortWrappers(
-            model=lambda _: LeakyModel(self._wait_for_edit, self._is_discreet), tools=tools, features=(watching,)
+            model=lambda _: LeakyModel(self._wait_for_edit, self.agents.invent, self._is_discreet),
+            tools=tools,
+            features=(watching,),
         )
         with (
             self._spans.receive(),
@@ -499,6 +506,10 @@ class World:
 
     async def _watch_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
         turn, request = call.turn, call.request
+        if turn.session in self._replayed:  # an owner has the turns of a chat run again: nobody is shown what comes out
+            self.seen["replayed"] += 1
+            self.look("request", self._replayed[turn.session], f"{request.system}\n{request.messages}")
+            return await call_next(call)
         session, text = turn.session, f"{request.system}\n{[dict(message) for message in request.messages]}"
         is_answering = not turn.is_subtask and not is_summary(request)
         self.seen["sub-task" if turn.is_subtask else "summary" if is_summary(request) else "request"] += 1
@@ -513,7 +524,9 @@ class World:
         self.look("request", session, text, elsewhere=turn.replies_elsewhere)
         if not turn.is_subtask:
             self.look_for_secrets("request", session, text)
+        self._look_at_agent(turn, text, sums_up=is_summary(request))
         reply = await call_next(call)
+        self._note_words(turn, reply)
         self.oracle.jobs |= canaries([call.arguments for call in reply.calls if call.name == "post_send"])
         self.look("reply", session, f"{reply.text} {reply.calls}", elsewhere=turn.replies_elsewhere)
         if is_answering and not reply.calls:
@@ -523,9 +536,50 @@ class World:
                 self._send_elsewhere(turn.cause, session, reply.text)
         return reply
 
+    def _look_at_agent(self, turn: Turn, text: str, *, sums_up: bool) -> None:
+        """Check that an agent is asked where it may be, with the rights of a person, and is not shown what belongs to others.
+
+        What sums a window up is no agent: it reads the calls of all.
+        """
+        if turn.runs_command:  # what explains something to people
+            return
+        session, agent = turn.session, turn.agent.name
+        fork = turn.tape.id if turn.is_subtask else ""
+        self.seen[f"asked {agent or 'the bot'}"] += 1
+        self.seen["asked by an agent"] += turn.origin == AGENT_ORIGIN
+        self.seen["own words"] += bool(PRIVATE.search(text))
+        owners = {(place.channel, place.person) for place in PLACES if place.is_owner}
+        if turn.origin == AGENT_ORIGIN and turn.role is Role.OWNER:
+            person = session.partition(":")[0], turn.sender.id
+            self.leaks += [] if person in owners else [f"{agent} is an owner in {session}, for {person}"]
+        if sums_up:
+            return
+        if not self.agents.may_be_in(agent, session):
+            self.leaks.append(f"{agent} in {session}")
+        found = self.agents.hidden(text, (session, agent), turn=turn.id, fork=fork)
+        self.leaks += [f"{agent or 'the bot'} in {session}: {word} of {self.agents.words[word]}" for word in found]
+
+    def _note_words(self, turn: Turn, reply: ModelReply) -> None:
+        """Note to whom the words belong that an agent has written."""
+        session, agent = turn.session, turn.agent.name
+        fork = turn.tape.id if turn.is_subtask else ""
+        task = turn.find_metadata(SubTask)
+        order = None if task is None else task.order.branch
+        if order is not None:
+            self.agents.groups[session] = order.group
+            of_branch = PrivateWord(
+                "branch call", session, order.alternative.agent or "", "", turn.id, fork, (order.group, order.number)
+            )
+            self.seen["branch"] += 1
+            self.agents.note(str(reply.calls), of_branch)
+            self.agents.note(reply.text, replace(of_branch, kind="branch answer"))
+            return
+        self.agents.note(str(reply.calls), PrivateWord("task" if fork else "call", session, agent, "", turn.id, fork))
+        self.agents.note(reply.text, PrivateWord("task" if fork else "said", session, agent, "", turn.id, fork))
+
     async def _watch_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
         turn, name, args = call.turn, call.tool.name, dump_args(call.args)
-        session = turn.session
+        session, place = turn.session, self.oracle.places[turn.session]
         if name in ("memory.save", "memory.daily"):
             self.oracle.keep(session, args["scope"], args["content"])
         if name == "memory.remember":
@@ -543,14 +597,20 @@ class World:
             self.oracle.said[session] |= (
                 canaries(args) & self.oracle.present[session]
             )  # names and states that people typed
+        if name == "session.replay" and place.is_owner and args["chat"] in self.oracle.places:
+            self._replayed[session] = args["chat"]
         try:
             output = await call_next(call)
         except BubbotError as error:  # the reason is shown, too, and stays on the tape
             self.look(name, session, str(error), elsewhere=turn.replies_elsewhere)
             raise
+        finally:
+            if name == "session.replay":
+                self._replayed.pop(session, None)
         self.seen[name] += 1
         self._follow(turn, name, args)
         text = output if isinstance(output, str) else str(output)
+        self._look_at_tool(turn, name, text)
         if name == "chat.read":
             self.seen["granted"] += bool(canaries(text))
         self.look(name, session, text, elsewhere=turn.replies_elsewhere)
@@ -561,6 +621,20 @@ class World:
         elif not turn.is_subtask:
             self.look_for_secrets(name, session, text)
         return output
+
+    def _look_at_tool(self, turn: Turn, name: str, text: str) -> None:
+        """Check that the agent may call a tool, and may look up what that shows it."""
+        if turn.runs_command:
+            return
+        session, agent = turn.session, turn.agent.name
+        each: Turn | None = turn
+        while each is not None and not each.runs_command:  # nobody may do more through others
+            if not self.agents.may_call(each.agent.name, name):
+                self.leaks.append(f"{name} called for {each.agent.name} in {session}")
+            each = each.parent
+        fork = turn.tape.id if turn.is_subtask else ""
+        found = self.agents.find(text, (session, agent), tool=name, turn=turn.id, fork=fork)
+        self.leaks += [f"{name} for {agent or 'the bot'} in {session}: {word}" for word in found]
 
     def _follow(self, turn: Turn, name: str, args: Mapping[str, Any]) -> None:
         """Note who may read what, and who is whom, from now on: however it was changed."""
@@ -578,6 +652,17 @@ class World:
         elif name == "view.add":  # an owner may write into the view of another chat
             shown = self.first_name(args.get("chat") or turn.session)
             oracle.present[shown] |= canaries(args) & oracle.present[turn.session]
+            self.agents.views.add((shown, self.first_name(args["session"]), args["what"], args["agent"].strip()))
+        elif name == "view.remove":
+            shown, viewed = self.first_name(args.get("chat") or turn.session), self.first_name(args["session"])
+            for view in [*self.agents.views]:
+                is_meant = args["what"] in ("", view[2]) and args["agent"].strip() in ("", view[3])
+                if view[:2] == (shown, viewed) and is_meant:
+                    self.agents.views.discard(view)
+        elif name in ("topic.open", "topic.bind") and args.get("source"):
+            self.agents.bound.add((turn.session, self.first_name(args["source"])))
+        elif name == "branch.choose":
+            self.agents.choose(turn.session, turn.agent.name, args["group"], args["number"])
         elif name == "access.grant":
             oracle.admit(args["channel"] or place.channel, args["id"])
         elif name == "people.export":  # of the chats that one is in
