@@ -22,7 +22,11 @@ from tests.doubles import START
 from tests.golden.surface_stage import fixed_world, golden_stage
 
 ON = [
-    *(section.model_validate({"enabled": True}) for path, section in own_sections().items() if path.startswith("tools.")),
+    *(
+        section.model_validate({"enabled": True})
+        for path, section in own_sections().items()
+        if path.startswith("tools.")
+    ),
     AgentsSettings.model_validate({"rosi": {}}),
 ]
 """The tools that are off by default, and an agent, without which there is no tool for orders."""
