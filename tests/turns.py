@@ -537,7 +537,7 @@ def _parts(
         agents = ConfiguredAgents(options.agents, "bubbot", lambda: tuple(found), find_current_topic)
         listed = (lambda: tuple(found), options.compose.strategies, models)
         features.append(agents_feature(agents, *listed, spent_nothing))
-    found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
+    found: Toolbox = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,
         sections=[
@@ -554,7 +554,7 @@ def _parts(
         withholds=[withholds for feature in features for withholds in feature.withholds],
     )
     tools = ToolList(found)
-    composer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)
+    composer: RequestComposer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)
     runner = ToolCallRunner(
         tools,
         options.calls,

@@ -197,7 +197,7 @@ def subtask_tools(service: SubTaskService, models: SessionModels) -> list[Tool]:
     commands, branches, timeout = SubTaskCommands(service), BranchCommands(service, models), service.settings.timeout
     options: dict[str, dict[str, Any]] = {
         "agent_run": {"is_parallel": True, "timeout": timeout},
-        "agent_order": {"is_parallel": True, "timeout": timeout},
+        "agent_order": {"is_parallel": True, "timeout": timeout, "is_rare": True},
         "agent_fork": {"timeout": timeout},
         "branch_ask": {"timeout": timeout * (MAX_BRANCHES + 1)},
     }
