@@ -13,7 +13,7 @@ from msgspec import structs
 from bubbot.features.agents.facts import AgentJoined
 from bubbot.features.agents.settings import AgentSettings, AgentsSettings
 from bubbot.formatting import did_you_mean
-from bubbot.ports.agents import BOT_SPEAKER, THE_BOT, Agent, speaker_name, writer_of
+from bubbot.ports.agents import BOT_SPEAKER, THE_BOT, Agent, writer_of
 from bubbot.ports.channel import FOREIGN_WORDS, CommandInfo, Inbound
 from bubbot.tape.entry import Kind, text_field
 from bubbot.tape.events import TURN_START
@@ -175,10 +175,8 @@ class ConfiguredAgents:
             name = asked[0]
         elif self._is_retry(inbounds[0]):
             name = await tape.read(LastAskedView())
-        if name not in self.settings.named or not self.may_call(
-            name, tape.session
-        ):  # the bot itself, or it was removed since
-            name = ""
+        if name not in self.settings.named or not self.may_call(name, tape.session):
+            name = ""  # the bot itself, or it was removed since
         return self.make(name, living=await self.find_living(tape, default))
 
     def make(self, name: str, *, living: frozenset[str] = frozenset()) -> Agent:
@@ -282,8 +280,7 @@ class ConfiguredAgents:
         agent = self.settings.named.get(name)
         if agent is None:
             return False
-        places = (*agent.chats, *[place for place in agent.answers if agent.chats])
-        return not agent.chats or self._covers(places, session)
+        return not agent.chats or self._covers((*agent.chats, *agent.answers), session)
 
     def _covers(self, places: Sequence[str], session: str) -> bool:
         """Return true if one of these places is a session, its chat or its channel."""
@@ -336,8 +333,3 @@ def _fold_names(named: Mapping[str, AgentSettings], bot_name: str) -> dict[str, 
     names[fold_text(bot_name).strip()] = BOT_SPEAKER
     names.pop("", None)
     return dict(sorted(names.items(), key=lambda item: -len(item[0])))
-
-
-def describe_speaker(name: str) -> str:
-    """Return how people and agents call an agent: `@rosi`, or `@bot`."""
-    return f"@{speaker_name(name)}"
