@@ -325,7 +325,7 @@ GUARDS: Mapping[str, Guard] = {
     "what an agent may look up": Guard(replaced(Agent, "may_read", _agree), seed=2),
     "the tools of an agent": Guard(replaced(ConfiguredAgents, "_choose_tools", lambda *_: None)),
     "where an agent may be called": Guard(replaced(ConfiguredAgents, "may_call", _is_known)),
-    "sub-tasks in searches": Guard(_search_subtasks),
+    "sub-tasks in searches": Guard(_search_subtasks, seed=5),
     "for whom an agent works": Guard(replaced(AgentCalls, "_build", _work_for_owner)),
     "the rights of an agent": Guard(replaced(AgentCalls, "prepare", _give_rights)),
     "an owner's power": Guard(_give_power),
