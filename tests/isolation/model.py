@@ -39,15 +39,15 @@ def please(name: str, /, **arguments: object) -> str:
 class LeakyModel:
     """See the module.
 
-    `on_text` is awaited between the text of an answer and its end: while people see it grow. `invent` makes new words. With
-    `is_discreet` it repeats nothing of its system prompt, so that what stands there alone can be told from what was said.
+    `on_text` is awaited between the text of an answer and its end: while people see it grow. With `is_discreet` it repeats nothing
+    of its system prompt, so that what stands there alone can be told from what was said. `invent` makes new words.
     """
 
     def __init__(
         self,
         on_text: Callable[[], Awaitable[None]],
-        invent: Callable[[], str],
         is_discreet: Callable[[], bool] = lambda: False,
+        invent: Callable[[], str] = str,
     ) -> None:
         self._on_text = on_text
         self._invent = invent

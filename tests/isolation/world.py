@@ -191,7 +191,7 @@ class World:
         self.edited = asyncio.Event()
         home, tools = Home(self.home), acting_tools(lambda name, _: self.seen.update([f"done {name}"]))[:1]
         wrappers = PortWrappers(
-            model=lambda _: LeakyModel(self._wait_for_edit, self.agents.invent, self._is_discreet),
+            model=lambda _: LeakyModel(self._wait_for_edit, self._is_discreet, self.agents.invent),
             tools=tools,
             features=(watching,),
         )
