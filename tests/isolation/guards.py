@@ -348,7 +348,7 @@ GUARDS: Mapping[str, Guard] = {
         replaced(AccessState, "audited_sessions", lambda *_: frozenset({"tg:1", "tg:5"}))
     ),
     "taking an audit back": Guard(replaced(AccessService, "revoke_audit", _change_nothing)),
-    "who may react or change": Guard(_let_strangers_change, seed=3),
+    "who may react or change": Guard(_let_strangers_change),
     "the thread of a message on Telegram": Guard(_forget_threads_of_telegram),
     "the thread of a message on Discord": Guard(_forget_threads_of_discord),
     "the token of programs": Guard(replaced(network, "compare_digest", _agree)),
