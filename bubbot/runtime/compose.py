@@ -591,7 +591,7 @@ async def read_context(
     """
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     facts = view.find_evidence(answers)
-    if withholds is not None:
+    if facts and withholds is not None:
         view = replace(view, withheld=tuple([fact.id for fact, quoted in facts if withholds(quoted)]))
     if find_heads is not None and (sessions := find_sessions(facts)):
         now = await find_heads(sessions)

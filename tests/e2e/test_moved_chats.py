@@ -23,6 +23,9 @@ THROUGH_THE_TAPE = {"tape", "memory", "context", "why", "agent", "explain", "rep
 """Commands that open the tape of the chat (`find_tape`); `tests/unit/ports/test_session_names.py` is about that."""
 NAMED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "access grant-reading": (("telegram:7", NOW), ("reader",)),
+    "view add": ((NOW, "telegram:7"), ("chat",)),
+    "view list": ((NOW,), ("views", "0", "chat")),
+    "view remove": ((NOW, "telegram:7"), ("chat",)),
     "access revoke-reading": (("telegram:7", NOW), ()),
     "access grant-audit": (("anna", NOW), ("session",)),
     "access revoke-audit": (("anna", NOW), ()),

@@ -93,7 +93,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "approvals deny": [("approvals", "deny", "ABCDE", "\x1b[2J")],
     "approvals grants": [("approvals", "grants")],
     "approvals revoke": [("approvals", "revoke", "1")],
-    "branch list": [
+    "agent branches": [
         ("agent", "branches", "default"),
         ("agent", "branches", "default", "1"),
         ("branch", "list", "evil\x1b[2J"),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bubbot.ports.agents import speaker_name, writer_of
+from bubbot.ports.channel import HUMAN_ORIGIN
 from bubbot.runtime.context.selectors import EVIDENCE, SPEAKER, find_correction, is_agent_call, text_of
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.texts import SILENT_MARK
@@ -37,7 +38,11 @@ def see_as(entries: Sequence[TapeEntry], viewer: str | None) -> Sequence[TapeEnt
 
 def find_viewer(entries: Sequence[TapeEntry], viewer: str | None) -> str | None:
     """Return who sees entries: the bot that is alone now, but was not when they were written, is one among others."""
-    if viewer is None and [True for entry in entries if "origin" in entry.meta and writer_of(entry)]:
+    if viewer is None and [
+        True
+        for entry in entries
+        if "origin" in entry.meta and entry.meta["origin"] != HUMAN_ORIGIN and writer_of(entry)
+    ]:
         return ""
     return viewer
 
