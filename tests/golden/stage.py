@@ -89,7 +89,7 @@ class HeldModel(LeakyModel):
     """
 
     def __init__(self, stage: Stage, name: str) -> None:
-        super().__init__(stage.hold_back, lambda: "nothing")  # nobody asks it to invent anything
+        super().__init__(stage.hold_back)
         self._stage = stage
         self._name = name
         self.context_tokens = 0
