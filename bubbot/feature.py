@@ -172,6 +172,16 @@ class Feature:
     prepare: Callable[[Any], Awaitable[Apply]] | None = None
     renew: Callable[[], Feature] | None = None
 
+    @property
+    def parts_that_last(self) -> list[str]:
+        """The fields that it has and that only a feature may have that stays when settings change."""
+        return [name for name in _LASTING_FIELDS if getattr(self, name)]
+
+
+_LASTING_FIELDS = (
+    "traces", "around_delivery", "lifespan", "on_recovered", "background", "health", "metrics", "prepare", "renew",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class FeatureFactory:

@@ -534,7 +534,9 @@ def _parts(
     ]
     features += options.features
     if options.agents is not None:
-        agents = ConfiguredAgents(options.agents, "bubbot", lambda: tuple(found), find_current_topic)
+        agents = ConfiguredAgents(
+            options.agents, "bubbot", lambda: tuple(found), find_current_topic, channels=("test", "stdin")
+        )
         listed = (lambda: tuple(found), options.compose.strategies, models)
         features.append(agents_feature(agents, *listed, spent_nothing))
     found: Toolbox = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])

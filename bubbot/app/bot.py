@@ -197,6 +197,7 @@ class Bot:
     async def recover_all(self) -> int:
         """Resume everything that an earlier process left open on these channels; return the number of messages."""
         open_work = await self._find_open_work()
+        self.runtime.deps.agents.log_unknown_names()
         for channel_runtime in self.channel_runtimes.values():
             await channel_runtime.deliverer.resume(queued=True)
         count = sum(len(channel_runtime.resume(open_work)) for channel_runtime in self.channel_runtimes.values())

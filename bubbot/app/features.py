@@ -55,7 +55,7 @@ from bubbot.gateway.owner import OwnerChat, OwnerNames
 from bubbot.home import Home
 from bubbot.middleware import AroundDelivery, AroundModel
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
-from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, session_folder
+from bubbot.ports.channel import HUMAN_ORIGIN, TERMINAL_CHANNEL, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.memory import InstalledMemory
 from bubbot.ports.model import Model, ModelTraits
@@ -337,6 +337,11 @@ class BotFeatures:
             for name in FEATURES
             if name in self._names and (name in self._lasting or name in builders)
         ]
+        for feature in own:
+            if feature.name not in self._lasting and (parts := feature.parts_that_last):
+                raise TypeError(
+                    f"feature {feature.name} is built anew at each reload, so nothing calls its {', '.join(parts)}"
+                )
         self._leave_out_clashes(own)
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
         self.around_model = tuple([around for feature in features for around in feature.around_model])
@@ -350,6 +355,7 @@ class BotFeatures:
             kernel.list_tools,
             find_current_topic,
             kernel.current_session,
+            channels=(*settings.channels, TERMINAL_CHANNEL),
         )
 
         async def read_spent(chat: str) -> Mapping[str, SpentTotal]:

@@ -298,6 +298,7 @@ class Reloader:
         app.health_collector.settings = settings
         texts, languages = app.turn_services.texts, menu_languages(app.channel_runtimes)
         commands = [*list_commands(toolbox, texts, languages), *app.runtime.deps.agents.list_commands(texts, languages)]
+        app.runtime.deps.agents.log_unknown_names()
         have_commands_changed = commands != app.commands
         app.commands[:] = commands
         self.current, self._tables = settings, dict(plan.tables)

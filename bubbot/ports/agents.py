@@ -137,6 +137,10 @@ class AgentDirectory(Protocol):
         """
         ...
 
+    def log_unknown_names(self) -> None:
+        """Warn of tools and channels that the settings of agents name and this bot does not have; at a start and a reload."""
+        ...
+
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:
         """Return the agent that answers these messages of the chat with this tape."""
         ...
@@ -157,6 +161,9 @@ class OnlyTheBot:
     def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> Sequence[CommandInfo]:  # noqa: ARG002
         """See `AgentDirectory.list_commands`."""
         return ()
+
+    def log_unknown_names(self) -> None:
+        """See `AgentDirectory.log_unknown_names`."""
 
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:  # noqa: ARG002 - see `AgentDirectory`
         """See `AgentDirectory.choose`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -101,6 +101,8 @@ class ConfiguredAgents:
         list_tools: Callable[[], Sequence[Tool]],
         find_topic: Callable[[TapeHandle], Awaitable[str]],
         current_session: Callable[[str], str] = lambda session: session,
+        *,
+        channels: Collection[str] = (),
     ) -> None:
         """Take the settings.
 
@@ -110,12 +112,14 @@ class ConfiguredAgents:
             list_tools: returns all tools.
             find_topic: returns the name of the topic that a chat is on; empty for none.
             current_session: returns a session by the current id of its chat.
+            channels: the channels of this bot; empty if they are not known.
         """
         self.settings = settings
         self.bot_name = bot_name
         self._list_tools = list_tools
         self._find_topic = find_topic
         self._current_session = current_session
+        self._channels = channels
         self._names = _fold_names(settings.named, bot_name)
 
     @property
@@ -238,19 +242,20 @@ class ConfiguredAgents:
         names = ["" if name == BOT_SPEAKER else name for name in found if self.may_call(name, session)]
         return list(dict.fromkeys(names))
 
-    def log_unknown_tools(self) -> None:
-        """Warn of patterns of `tools` that name no tool of this bot: a word that is wrong, or a tool that is not enabled."""
+    def log_unknown_names(self) -> None:
+        """See `AgentDirectory.log_unknown_names`. A word is wrong, or what it names is not enabled."""
         offered = [tool.name for tool in self._list_tools() if tool.for_model and not tool.is_reserved]
         for name, agent in self.settings.named.items():
             for pattern in agent.tools or ():
                 if not any(fnmatchcase(tool, pattern) for tool in offered):
-                    log.warning(
-                        "[agents.%s] tools has %r, which names no tool of this bot%s",
-                        name,
-                        pattern,
-                        did_you_mean(pattern, offered, before="; "),
-                        extra={"action": "agents.tools"},
-                    )
+                    _warn(name, "tools", pattern, "names no tool", did_you_mean(pattern, offered, before="; "))
+            chats = [place for place in agent.answers if not place.startswith(TOPIC_PREFIX)]
+            for key, places in (("chats", agent.chats), ("answers", chats)):
+                for place in places:
+                    channel = place.partition(":")[0]
+                    if self._channels and channel not in self._channels:
+                        near = did_you_mean(channel, self._channels, before="; ")
+                        _warn(name, key, place, "is on no channel", near)
 
     def _choose_tools(self, settings: AgentSettings) -> frozenset[str] | None:
         patterns = settings.tools
@@ -315,6 +320,18 @@ class ConfiguredAgents:
             ):
                 return name, end
         return None
+
+
+def _warn(name: str, key: str, value: str, problem: str, hint: str) -> None:
+    log.warning(
+        "[agents.%s] %s has %r, which %s of this bot%s",
+        name,
+        key,
+        value,
+        problem,
+        hint,
+        extra={"action": "agents.unknown"},
+    )
 
 
 def _describe_call(name: str, agent: AgentSettings, texts: Texts) -> str:

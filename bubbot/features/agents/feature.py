@@ -28,9 +28,6 @@ def agents_feature(
     """Build the record. `models` are those that branches may be asked of."""
     calls = AgentCalls(agents)
 
-    async def log_unknown() -> None:
-        agents.log_unknown_tools()
-
     return Feature(
         name="agents",
         tools=[
@@ -42,5 +39,4 @@ def agents_feature(
         sources={AGENT_ORIGIN: calls},
         around_turn=(calls.around_turn,),
         around_model=(keep_token_limit,),
-        on_recovered=log_unknown,
     )

@@ -91,6 +91,18 @@ class TestSubsets:
         for earlier, later in (("help", "search"), ("search", "why"), ("why", "memory"), ("memory", "usage")):
             assert names.index(earlier) < names.index(later)
 
+    async def test_a_feature_with_parts_that_nothing_would_call_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def never_called() -> None: ...
+
+        monkeypatch.setattr(
+            "bubbot.app.features.usage_feature", lambda _: Feature(name="usage", on_recovered=never_called)
+        )
+        with pytest.raises(TypeError, match="usage is built anew at each reload, so nothing calls its on_recovered"):
+            async with opened(tmp_path / "home"):
+                pass
+
 
 class TestReload:
     async def test_new_settings_are_in_force_once_they_are_applied(self, tmp_path: Path) -> None:

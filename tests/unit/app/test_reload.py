@@ -21,6 +21,7 @@ from bubbot.cli.run.command import reload_when
 from bubbot.cli.run.server import attach_metrics
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.budget.settings import BudgetSettings, PersonLimitSettings
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.metrics import Metrics
@@ -146,6 +147,31 @@ async def test_a_channel_is_told_the_time_zone(tmp_path: Path, platforms: Platfo
     settings = configured(good={}).model_copy(update={"bot": BotSettings(timezone="Asia/Shanghai")})
     async with running(tmp_path, settings):
         assert [options.zone for options in platforms.options] == [ZoneInfo("Asia/Shanghai")]
+
+
+async def test_names_that_agents_have_wrong_are_logged_at_the_start_and_at_a_reload(
+    tmp_path: Path, platforms: Platforms, caplog: pytest.LogCaptureFixture
+) -> None:
+    def agents(**rosi: Any) -> Settings:
+        return make_settings(
+            AgentsSettings.model_validate({"rosi": rosi}),
+            model=ModelSettings(name="scripted"),
+            channels=configured(good={}).channels,
+        )
+
+    def logged() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "[agents." in record.getMessage()]
+
+    async with running(tmp_path, agents(answers=["godo:1", "good:1", "topic/cake"])) as bot:
+        await bot.daemon.bot.recover_all()
+        assert logged() == [
+            "[agents.rosi] answers has 'godo:1', which is on no channel of this bot; did you mean 'good'?"
+        ]
+        caplog.clear()
+        await bot.reload(agents(tools=["memroy.*", "memory.*"]))
+        assert logged() == [
+            "[agents.rosi] tools has 'memroy.*', which names no tool of this bot; did you mean 'memory.show'?"
+        ]
 
 
 async def test_while_a_channel_is_begun_anew_a_refused_one_does_not_end_the_bot(

@@ -142,18 +142,23 @@ class TestWhereTheyAnswer:
             await ask(bench, "dinner?")
             assert (await origins(bench))[-1] == f"{writer}: Soup."
 
-    async def test_patterns_that_name_no_tool_are_logged_with_the_nearest_name(
+    async def test_unknown_tools_and_channels_are_logged_with_the_nearest_name(
         self, memory_store: InMemoryStore, caplog: pytest.LogCaptureFixture
     ) -> None:
-        agents = {"rosi": {"tools": ["tape.serch", "tape.*"]}}
-        async with running(memory_store, scripted(), options(agents)) as bench:
+        rosi = {
+            "tools": ["tape.serch", "tape.*"],
+            "chats": ["test:other", "topic/cake"],
+            "answers": ["topic/cake", "tset:1"],
+        }
+        async with running(memory_store, scripted(), options({"rosi": rosi})) as bench:
             directory = bench.app.deps.agents
             assert isinstance(directory, ConfiguredAgents)
-            directory.log_unknown_tools()
-        (line,) = [record.getMessage() for record in caplog.records if "[agents.rosi]" in record.getMessage()]
-        assert (
-            line == "[agents.rosi] tools has 'tape.serch', which names no tool of this bot; did you mean 'tape.search'?"
-        )
+            directory.log_unknown_names()
+        assert [record.getMessage() for record in caplog.records if "[agents.rosi]" in record.getMessage()] == [
+            "[agents.rosi] tools has 'tape.serch', which names no tool of this bot; did you mean 'tape.search'?",
+            "[agents.rosi] chats has 'topic/cake', which is on no channel of this bot",
+            "[agents.rosi] answers has 'tset:1', which is on no channel of this bot; did you mean 'test'?",
+        ]
 
 
 class TestAgentsThatAskEachOther:
