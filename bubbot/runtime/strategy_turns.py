@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import md5
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from bubbot.command import Caller
 from bubbot.errors import BubbotError
@@ -112,20 +112,5 @@ class StrategyTurns:
 
     def _build_inbound(self, turn: Turn, opening: TapeEntry) -> Inbound:
         """Build the inbound of a turn of its own, in the chat of this turn."""
-        return structs.replace(
-            turn.inbounds[-1].inbound,
-            external_id=self._key(turn, opening),
-            text=self._command,
-            time=timestamp(turn.now()),
-            reply_to="",
-            attachments=(),
-            message="",
-            addressed=True,
-            quote=None,
-            group="",
-            origin=self._origin,
-            model="",
-            instructions="",
-            press=None,
-            provenance=OWN_WORDS,
-        )
+        key, last = self._key(turn, opening), turn.inbounds[-1].inbound
+        return last.follow_up(key, self._command, timestamp(turn.now()), origin=self._origin, provenance=OWN_WORDS)

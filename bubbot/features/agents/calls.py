@@ -88,25 +88,10 @@ class AgentCalls:
     def _build(self, turn: Turn, first: Inbound, name: str, call: AgentCall, *, is_asked_by_person: bool) -> Inbound:
         """Build the inbound that asks an agent: for the person of this turn, and no more foreign or trusted than it."""
         who = "The same message asks" if is_asked_by_person else f"{speaker_name(turn.agent.name)} (agent) asks"
-        return structs.replace(
-            first,
-            external_id=f"agent:{turn.id}:{speaker_name(name)}",
-            text=f"[{who} you, {speaker_name(name)}]",
-            time=timestamp(turn.now()),
-            reply_to="",
-            attachments=(),
-            message="",
-            addressed=True,
-            quote=None,
-            group="",
-            origin=AGENT_ORIGIN,
-            model="",
-            instructions="",
-            press=None,
-            provenance=str(turn.tape.source),
-            agents=(name,),
-            call=call,
-        )
+        key, text = f"agent:{turn.id}:{speaker_name(name)}", f"[{who} you, {speaker_name(name)}]"
+        source = str(turn.tape.source)
+        made = first.follow_up(key, text, timestamp(turn.now()), origin=AGENT_ORIGIN, provenance=source)
+        return structs.replace(made, agents=(name,), call=call)
 
     def prepare(self, turn: Turn, inbound: Inbound) -> None:
         """See `TurnSource.prepare`: an agent has the rights of the person for whom it works, and no more."""

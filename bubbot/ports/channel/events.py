@@ -211,6 +211,26 @@ class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
         """True if a person wrote it, or if it continues after a person's approval."""
         return self.origin in (HUMAN_ORIGIN, APPROVAL_ORIGIN)
 
+    def follow_up(self, external_id: str, text: str, time: str, *, origin: str, provenance: str) -> Inbound:
+        """Return an inbound with which the bot itself goes on in the same place, for the same person and the same agents.
+
+        Nothing else of this one is in it: not its words, files and limits, and not what a program sent with it.
+        """
+        return Inbound(
+            self.channel,
+            external_id,
+            self.chat,
+            self.sender,
+            text,
+            time,
+            self.thread,
+            direct=self.direct,
+            space=self.space,
+            origin=origin,
+            provenance=provenance,
+            agents=self.agents,
+        )
+
 
 class Edit(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """A message that its sender changed.

@@ -80,6 +80,21 @@ async def test_a_window_that_fills_gets_a_summary_of_its_own_turn_before_it_over
         assert "\n" not in told[0]
 
 
+async def test_messages_of_a_program_that_never_holds_commands_get_summaries_as_well(
+    memory_store: InMemoryStore,
+) -> None:
+    async with summarising(memory_store, model := SummarisingModel(size=6_000)) as bench:
+        for number in range(20):
+            assert (await bench.say(f"fact {number}: {LONG}", is_plain_text=True)).text == "ok"
+        await bench.quiet()
+        assert await summaries(bench)
+        entries = await bench.entries()
+    assert len(model.summary_requests) >= 1
+    messages = [entry for entry in entries if entry.kind == "message" and entry.payload["role"] == "user"]
+    assert len(messages) == 20
+    assert not [entry for entry in messages if ",summary" in str(entry.payload["content"])]
+
+
 async def test_the_new_window_shows_the_summary_and_the_newest_exchanges(memory_store: InMemoryStore) -> None:
     model = SummarisingModel(size=6_000)
     async with summarising(memory_store, model) as bench:
