@@ -531,6 +531,12 @@ def parse_moment(text: str) -> datetime | None:
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
+def is_later(date: str, until: str) -> bool:
+    """Return true if both are times, and the first is the later one."""
+    moment, limit = parse_moment(date), parse_moment(until)
+    return moment is not None and limit is not None and moment > limit
+
+
 def date_bounds(start: str | None, end: str | None, zone: tzinfo = UTC) -> tuple[datetime | None, datetime | None]:
     """Parse two dates or times to instants, both included; a date without a time means its whole day.
 

@@ -19,7 +19,7 @@ from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import KERNEL_REFERENCES, ContextPrepared
 from bubbot.tape.handle import CORRECTION, TapeHandle
-from bubbot.tape.query import IdRanges, Span, TapeQuery, parse_moment, union
+from bubbot.tape.query import IdRanges, Span, TapeQuery, is_later, union
 
 MAX_SOURCES = 20_000
 """The most entries of other tapes that one copy may rest on; bubbot writes none with more, an imported one may name any."""
@@ -141,10 +141,7 @@ def _is_whole(copy: TapeCopy, dates: Mapping[str, Mapping[int, str]]) -> bool:
 
 def is_there(dates: Mapping[int, str], number: int, until: str) -> bool:
     """Return true if an entry of another tape is among these, and not a later one than the entry of this date that names it."""
-    if number not in dates:
-        return False
-    at, moment = parse_moment(until), parse_moment(dates[number])
-    return at is None or moment is None or moment <= at
+    return number in dates and not is_later(dates[number], until)
 
 
 async def list_withheld(tape: TapeHandle, copies: Sequence[TapeCopy], find_heads: FindTapeHeads) -> tuple[int, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from bubbot.errors import AccessError
 from bubbot.formatting import clean_label
@@ -29,7 +28,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import EVIDENCE_EVENT, EvidenceNode, EvidenceQuoted
 from bubbot.tape.handle import CORRECTION, TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import Source, source_of
-from bubbot.tape.query import IdRanges, Span, TapeQuery, is_inside, parse_moment, union
+from bubbot.tape.query import IdRanges, Span, TapeQuery, is_inside, is_later, union
 
 MAX_QUOTED_CHARS = 1_000
 """Characters of one quoted entry."""
@@ -249,7 +248,7 @@ class Evidence:
         """List the entries of a node on a tape that may be shown."""
         if tape in self.refused:
             return []
-        until = parse_moment(node.until) if tape else None
+        until = node.until if tape else ""  # a later one is another one: that tape began again
         if _quotes_anchors(node, tape):
             entries: Mapping[int, TapeEntry] = {number: each.entry for number, each in self.anchors[tape].items()}
         else:
@@ -257,14 +256,8 @@ class Evidence:
         return [
             entries[number]
             for number in ids_of(spans, 0)
-            if number in entries and (until is None or _is_before(entries[number], until))
+            if number in entries and not is_later(entries[number].date, until)
         ]
-
-
-def _is_before(entry: TapeEntry, until: datetime) -> bool:
-    """Return true unless the entry is later: what its tape held under this id then is gone."""
-    moment = parse_moment(entry.date)
-    return moment is None or moment <= until
 
 
 def _parts(node: EvidenceNode) -> Iterator[tuple[str, Sequence[tuple[int, int]]]]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from bubbot.errors import BubbotError
+from bubbot.runtime.context.copies import is_there
 from bubbot.runtime.context.evidence import find_evidence
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import EVIDENCE_EVENT, EvidenceNode, EvidenceQuoted
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
-from bubbot.tape.query import IdRanges, Ranked, TapeQuery, Window, parse_moment
+from bubbot.tape.query import IdRanges, Ranked, TapeQuery, Window
 
 log = logging.getLogger(__name__)
 
@@ -50,16 +51,8 @@ async def find_quoted(tape: TapeHandle, other: str) -> WindowQuotations:
     (found,) = await tape.fetch([TapeQuery(other, IdRanges(tuple(newest)))])
     dates = {entry.id: entry.date for entry in found}
     return WindowQuotations(
-        tuple([(fact, frozenset(ids)) for fact, until, ids in named if _is_the_same(dates.get(max(ids)), until)])
+        tuple([(fact, frozenset(ids)) for fact, until, ids in named if is_there(dates, max(ids), until)])
     )
-
-
-def _is_the_same(date: str | None, until: str) -> bool:
-    """Return true if the newest entry that a fact names is there still, and no later one under its id."""
-    if date is None:
-        return False
-    moment, limit = parse_moment(date), parse_moment(until)
-    return moment is None or limit is None or moment <= limit
 
 
 async def find_alike(tape: TapeHandle, other: str, text: str, *, as_of: int | None = None) -> tuple[TapeEntry, ...]:
