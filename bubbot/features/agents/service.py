@@ -35,7 +35,7 @@ from bubbot.features.agents.task import (
     TaskOrder,
 )
 from bubbot.formatting import clean
-from bubbot.ports.agents import Agent
+from bubbot.ports.agents import ORIGIN_PREFIX, Agent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import detach_step
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -172,7 +172,7 @@ class SubTaskService:
 
     async def _run(self, turn: Turn, task: SubTask) -> TapeEntry:
         """Run a sub-task in a fork and close that; return the event of its end, as the turn's tape has it."""
-        order, origin = task.order, f"agent:{task.order.name}"
+        order, origin = task.order, f"{ORIGIN_PREFIX}{task.order.name}"
         fork = await turn.tape.fork(stamp={"origin": origin})
         try:
             if task.attempt and (record := await find_record(turn)) is not None:
@@ -219,7 +219,7 @@ class SubTaskService:
     async def _detach(self, step: TapeEntry, fork: ForkedTape, task: SubTask) -> TapeEntry:
         """Build the step of a discarded sub-task as a call with a purpose: its request and what it cost stay facts (T13)."""
         data = await detach_step(thaw(step.data), fork, strategies=self._strategies)
-        return make.event(STEP_EVENT, {"purpose": f"agent:{task.order.name}", **data})
+        return make.event(STEP_EVENT, {"purpose": f"{ORIGIN_PREFIX}{task.order.name}", **data})
 
     def _ends(
         self,

@@ -18,6 +18,7 @@ from bubbot.errors import CommandFailed, CommandRefused, ConfigError, EntryNotFo
 from bubbot.features.conversation.anchors import AnchorList, AnchorsView
 from bubbot.features.conversation.graph import DEFAULT_GRAPH_ANCHORS, AnchorGraph, GraphView
 from bubbot.features.conversation.info import InfoView, TapeInfo
+from bubbot.ports.agents import ORIGIN_PREFIX
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.turn import Turn
@@ -301,8 +302,8 @@ class TapeCommands:
 
 def _owner(turn: Turn) -> str:
     """Return a handoff's owner: `human` for a typed command, `agent` for a call of the model, or an agent's name."""
-    if turn.origin.startswith("agent:"):
-        return turn.origin.removeprefix("agent:")
+    if turn.origin.startswith(ORIGIN_PREFIX):
+        return turn.origin.removeprefix(ORIGIN_PREFIX)
     if turn.agent.name and not turn.runs_command:
         return turn.agent.name
     return "human" if turn.origin == "human" and turn.runs_command else "agent"
