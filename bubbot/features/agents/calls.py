@@ -12,7 +12,7 @@ from bubbot.middleware import CallNext
 from bubbot.ports.agents import speaker_name
 from bubbot.ports.channel import AGENT_ORIGIN, AgentCall, Inbound, Outbound, Role
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
-from bubbot.runtime.context.selectors import text_of
+from bubbot.runtime.context.selectors import format_agent, text_of
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.events import STEP_EVENT
@@ -87,7 +87,7 @@ class AgentCalls:
 
     def _build(self, turn: Turn, first: Inbound, name: str, call: AgentCall, *, is_asked_by_person: bool) -> Inbound:
         """Build the inbound that asks an agent: for the person of this turn, and no more foreign or trusted than it."""
-        who = "The same message asks" if is_asked_by_person else f"{speaker_name(turn.agent.name)} (agent) asks"
+        who = "The same message asks" if is_asked_by_person else f"{format_agent(turn.agent.name)} asks"
         key, text = f"agent:{turn.id}:{speaker_name(name)}", f"[{who} you, {speaker_name(name)}]"
         source = str(turn.tape.source)
         made = first.follow_up(key, text, timestamp(turn.now()), origin=AGENT_ORIGIN, provenance=source)

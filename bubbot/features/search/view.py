@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from bubbot.ports.agents import THE_BOT, Agent, writer_of
-from bubbot.runtime.context.quoting import clean_name
+from bubbot.runtime.context.selectors import format_agent
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, list_searchable, sender_id, sender_name
@@ -445,7 +445,7 @@ class _Hits:
 def _author(entry: TapeEntry, name: str) -> str:
     """Return the name of a person with the id, since a name proves nothing, or that of an agent; empty if neither wrote it."""
     if entry.kind == Kind.MESSAGE and (writer := writer_of(entry)):
-        return f"{clean_name(writer)} (agent)"
+        return format_agent(writer)
     line, number = " ".join(name.split()), sender_id(entry.meta)
     return f"{line} ({number})" if line and number else line
 

@@ -17,8 +17,8 @@ from bubbot.ports.agents import THE_BOT, Agent, writer_of
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
 from bubbot.runtime.context.copies import FindHeads, check_copies, find_no_heads, withhold
-from bubbot.runtime.context.quoting import INDENT, clean_name, escape_people_text
-from bubbot.runtime.context.selectors import format_sender, text_of
+from bubbot.runtime.context.quoting import INDENT, escape_people_text
+from bubbot.runtime.context.selectors import format_agent, format_sender, text_of
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, estimate_tokens
 from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.corrections import Corrections, hides
@@ -220,7 +220,7 @@ def _open(entry: TapeEntry, corrections: Corrections) -> OpenedEntry | None:
     is_person = entry.payload.get("role") == "user" or kind == CORRECTION
     author = format_sender(sender) if isinstance(sender, Mapping) and is_person else ""
     if writer := "" if is_person else writer_of(entry):
-        author = f"{clean_name(writer)} (agent)"
+        author = format_agent(writer)
     return OpenedEntry(
         entry.id,
         kind,

@@ -13,7 +13,7 @@ from bubbot.features.topics.names import TopicName
 from bubbot.features.topics.view import read_visits
 from bubbot.ports.agents import writer_of
 from bubbot.runtime.context.quoting import escape_tags, quote_text
-from bubbot.runtime.context.selectors import format_sender, is_in_context, text_of
+from bubbot.runtime.context.selectors import format_agent, format_sender, is_in_context, text_of
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION
@@ -120,7 +120,7 @@ def _quote(text: str) -> str:
 def _author(entry: TapeEntry, texts: Texts) -> str:
     if entry.payload.get("role") == "assistant":
         writer = writer_of(entry)
-        return f"{writer} (agent)" if writer else texts.say("read_bot")
+        return format_agent(writer) if writer else texts.say("read_bot")
     sender = entry.meta.get("sender")
     if not isinstance(sender, Mapping):
         return texts.say("read_unknown")

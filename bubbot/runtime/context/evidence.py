@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from bubbot.errors import AccessError
 from bubbot.formatting import clean_label
-from bubbot.ports.agents import speaker_name, writer_of
+from bubbot.ports.agents import writer_of
 from bubbot.runtime.context.handoffs import AnchorQuotation, read_anchor_quotations, words_handed_over
 from bubbot.runtime.context.quoting import escape_tags, quote_text
 from bubbot.runtime.context.selectors import (
     EVIDENCE,
     PLACED_EVIDENCE,
     find_correction,
+    format_agent,
     format_sender,
     is_in_context,
     text_of,
@@ -81,7 +82,7 @@ def author_of(entry: TapeEntry, viewer: str | None = None) -> str:
         return f"handed over at {clean_label(entry.name or '', 100)}"
     if entry.payload.get("role") == "assistant":
         writer = writer_of(entry)
-        return "you" if writer == (viewer or "") else f"{speaker_name(writer)} (agent)"
+        return "you" if writer == (viewer or "") else format_agent(writer)
     sender = entry.meta.get("sender")
     return format_sender(sender) if isinstance(sender, Mapping) else "user"
 

@@ -342,7 +342,7 @@ def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
     if is_agent_call(entry):  # an agent asks, and not the person for whom it works
         return head
     if speaker := entry.cache.get(SPEAKER):
-        return f"{head}{clean_name(speaker)} (agent): "
+        return f"{head}{format_agent(speaker)}: "
     is_shared = SPEAKER in entry.meta
     if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
         head += f"{format_sender(sender)}: "
@@ -351,7 +351,7 @@ def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
     if isinstance(quote := entry.meta.get("quote"), Mapping) and isinstance(sender := quote.get("sender"), Mapping):
         author = "you" if quote.get("own") else format_sender(sender)
         if is_shared and quote.get("own"):
-            author = f"{clean_name(speaker_name(text_field(quote, 'agent')))} (agent)"
+            author = format_agent(text_field(quote, "agent"))
         head += f"[in reply to {author}: {quote_text(str(quote.get('text', '')))}] "
     return head
 
@@ -359,6 +359,11 @@ def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
 def format_sender(sender: Mapping[str, Any]) -> str:
     """Write a display name on one line with the id, since a name proves nothing."""
     return f"{clean_name(str(sender.get('name', '')))} (#{clean_name(str(sender.get('id', '')))})".strip()
+
+
+def format_agent(name: str) -> str:
+    """Write the name of an agent (empty: the bot itself) as that of a speaker. An imported entry may have any name."""
+    return f"{clean_name(speaker_name(name))} (agent)"
 
 
 def _quote_people(content: str | list[Any]) -> str | list[Any]:
