@@ -232,18 +232,13 @@ async def _without_deleted(ports: StrategyPorts, state: SummaryState, missing: i
     deleted = sorted(entry.id for entry in sources if entry.erased or entry.id in hidden)
     if not deleted and not missing:
         return state
-    notes = [
-        *(
-            [f"Deleted since, so that nothing of it may be carried over: {', '.join(map(str, deleted))}."]
-            if deleted
-            else []
-        ),
-        *(
-            [f"{missing} of its sources in other chats may not be shown here any more: carry nothing of these over."]
-            if missing
-            else []
-        ),
-    ]
+    notes: list[str] = []
+    if deleted:
+        notes.append(f"Deleted since, so that nothing of it may be carried over: {', '.join(map(str, deleted))}.")
+    if missing:
+        notes.append(
+            f"{missing} of its sources in other chats may not be shown here any more: carry nothing of these over."
+        )
     note = " ".join(notes)
     left = tuple(number for number in state.source_ids if number not in deleted)
     return structs.replace(state, summary=f"{note}\n{state.summary}", source_ids=left)
