@@ -25,7 +25,7 @@ from bubbot.features.approvals.facts import SESSION_EVENTS
 from bubbot.features.attachments.commands import file_tools
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.conversation.feature import conversation_feature
-from bubbot.features.conversation.reset import FindCopies, FindOwners
+from bubbot.features.conversation.reset import FindCopies
 from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.memories import MemorySources
@@ -64,6 +64,7 @@ from bubbot.ports.channel import (
 from bubbot.ports.health import HealthReport
 from bubbot.ports.memory import InstalledMemory
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
+from bubbot.ports.people import FindOwners
 from bubbot.ports.turn import Turn, TurnResult
 from bubbot.ports.usage import SpentTotal
 from bubbot.runtime.app import AppRuntime

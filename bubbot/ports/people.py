@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 Account: TypeAlias = tuple[str, str]
@@ -13,6 +13,8 @@ Purpose: TypeAlias = Literal["training", "evaluation", "sharing"]
 `training`: to teach a model. `evaluation`: to judge answers, or to compare models. `sharing`: to give them to others, who may do
 either.
 """
+FindOwners: TypeAlias = Callable[[str, Collection[str] | None], Awaitable[Sequence[str]]]
+"""Return the names of the owners on a channel who wrote lately, of those who wrote in certain sessions; None: in any."""
 
 
 class FindAccounts(Protocol):

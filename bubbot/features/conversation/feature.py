@@ -8,10 +8,11 @@ from bubbot.command import make_tools
 from bubbot.feature import Feature
 from bubbot.features.conversation.commands import ConversationCommands
 from bubbot.features.conversation.model import ModelCommands
-from bubbot.features.conversation.reset import FindCopies, FindOwners, FindTraces, KeepsMemory, ResetCommands
+from bubbot.features.conversation.reset import FindCopies, FindTraces, KeepsMemory, ResetCommands
 from bubbot.features.conversation.tape import tape_tools
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.health import HealthReport
+from bubbot.ports.people import FindOwners
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.models import SessionModels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, Protocol, TypeAlias
 
@@ -14,14 +14,13 @@ from bubbot.errors import ConfirmationNeeded
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbox import abandoned_entry
 from bubbot.ports.channel import Role
+from bubbot.ports.people import FindOwners
 from bubbot.ports.turn import Turn
 from bubbot.tape.copies import KnownCopies
 from bubbot.tool import INSIDE, CommandHelp, HelpTopic
 
 FindCopies: TypeAlias = Callable[[str], Awaitable[Sequence[KnownCopies]]]
 """Return what the tapes of other chats hold of a tape."""
-FindOwners: TypeAlias = Callable[[str, Collection[str] | None], Awaitable[Sequence[str]]]
-"""Return the names of the owners on a channel who wrote lately, of those who wrote in certain sessions; None: in any."""
 FindTraces: TypeAlias = Callable[[Turn], Awaitable[Sequence[str]]]
 """Return further tapes with texts of a turn's session."""
 

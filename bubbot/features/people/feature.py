@@ -11,11 +11,11 @@ from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.people.consent import ConsentService
 from bubbot.features.people.export import EXPORT_TIMEOUT_SECONDS, ExportCommands
 from bubbot.features.people.facts import PersonForgetting
-from bubbot.features.people.forget import FindOwners, ForgetCommands
+from bubbot.features.people.forget import ForgetCommands
 from bubbot.features.people.notices import ForgettingNotices
 from bubbot.gateway.requests import NotifyOwner
 from bubbot.ports.forgetting import PEOPLE_TAPE
-from bubbot.ports.people import FindAccounts
+from bubbot.ports.people import FindAccounts, FindOwners
 from bubbot.tape.fork import MergeResult
 
 

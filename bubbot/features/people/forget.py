@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -15,7 +15,7 @@ from bubbot.features.people.facts import ForgetWish, PersonForgetting, PersonFor
 from bubbot.ports.channel import Button, Role
 from bubbot.ports.forgetting import PEOPLE_TAPE
 from bubbot.ports.inbox import INBOX_PREFIX
-from bubbot.ports.people import Account, FindAccounts
+from bubbot.ports.people import Account, FindAccounts, FindOwners
 from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery
@@ -25,8 +25,6 @@ from bubbot.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
 
 ACCESS_TAPE = "bubbot/access"
 RECEIVED = "inbox/received"
-FindOwners: TypeAlias = Callable[[str, Collection[str] | None], Awaitable[Sequence[str]]]
-"""Return the names of the owners on a channel who wrote lately, of those who wrote in certain sessions; None: in any."""
 CONFIRM = Meta(description="true once you have read what goes")
 
 
