@@ -31,6 +31,7 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN
 from bubbot.tool import READS_OWN, Tool, tool
 from tests.doubles import SteppingClock
+from tests.e2e import forked
 from tests.turns import WAIT, Bench, Options, Replying, running
 
 WRITES = ("open_fork", "extend_fork", "merge_fork", "drop_fork", "append", "append_deferred")
@@ -253,6 +254,22 @@ async def _is_rebuilt(bench: Bench, entry: TapeEntry) -> bool:
 async def open_tree_store(path: Path) -> SqliteStore:
     """The database of a tree."""
     return await open_store(path, salt=os.urandom, now=SteppingClock())
+
+
+async def live_killed(program: str) -> None:
+    """Run a life in a process of its own, which kills itself."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        child = forked.start(
+            forked.PROGRAM,
+            [program],
+            env={name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
+            cwd=forked.ROOT,
+            streams=(nothing, nothing, nothing),
+        )
+        assert await child.ended() == -signal.SIGKILL
+    finally:
+        os.close(nothing)
 
 
 def run_life(path: str, log: str, seed: int, number: int, dies_at: int, is_after: bool) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from pathlib import Path
 
 import pytest
 
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
-from tests.e2e import forked
-from tests.property.agent_trees import Life, Outcome, check, live, open_tree_store
+from tests.property.agent_trees import Life, Outcome, check, live, live_killed, open_tree_store
 
-ROOT = Path(__file__).parents[2]
 TREES, KILLED = 40, 2
 PROOF_TREES, PROOF_KILLED = 1000, 60
 
@@ -68,18 +64,7 @@ async def try_killed_tree(seed: int, folder: Path) -> None:
     log, path = folder / f"{seed}.log", folder / f"{seed}.db"
     at, is_after = chance.randint(2, writes - 1), chance.random() < 0.5
     life = f"run_life({str(path)!r}, {str(log)!r}, {seed}, 0, {at}, {is_after})"
-    nothing = os.open(os.devnull, os.O_RDWR)
-    try:
-        child = forked.start(
-            forked.PROGRAM,
-            [f"from tests.property.agent_trees import run_life; {life}"],
-            env={name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
-            cwd=ROOT,
-            streams=(nothing, nothing, nothing),
-        )
-        assert await child.ended() == -signal.SIGKILL
-    finally:
-        os.close(nothing)
+    await live_killed(f"from tests.property.agent_trees import run_life; {life}")
     store = await open_tree_store(path)
     try:
         outcome = await live(store, seed, Life(log), 1)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from pathlib import Path
 
 import pytest
 
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
-from tests.e2e import forked
-from tests.property.agent_trees import Life, open_tree_store
+from tests.property.agent_trees import Life, live_killed, open_tree_store
 from tests.property.branch_talks import check_talk, expect, live_talk
 
-ROOT = Path(__file__).parents[2]
 TALKS, KILLED = 40, 10
 PROOF_TALKS, PROOF_KILLED = 1000, 200
 
@@ -69,18 +65,7 @@ async def try_killed_talk(seed: int, folder: Path) -> None:
     log, path = folder / f"{seed}.log", folder / f"{seed}.db"
     at, is_after = chance.randint(2, writes - 1), chance.random() < 0.5
     life = f"run_talk_life({str(path)!r}, {str(log)!r}, {seed}, {at}, is_after={is_after})"
-    nothing = os.open(os.devnull, os.O_RDWR)
-    try:
-        child = forked.start(
-            forked.PROGRAM,
-            [f"from tests.property.branch_talks import run_talk_life; {life}"],
-            env={name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
-            cwd=ROOT,
-            streams=(nothing, nothing, nothing),
-        )
-        assert await child.ended() == -signal.SIGKILL
-    finally:
-        os.close(nothing)
+    await live_killed(f"from tests.property.branch_talks import run_talk_life; {life}")
     store = await open_tree_store(path)
     try:
         check_talk(seed, await live_talk(store, seed, Life(log), 1))
