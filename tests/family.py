@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -47,6 +47,9 @@ AGENTS: Mapping[str, Any] = MappingProxyType(
     }
 )
 
+_NUMBERS = count(1)
+"""The ids of messages, over all lives of a home."""
+
 
 @dataclass
 class Family:
@@ -62,11 +65,10 @@ class Family:
     channel: KeptChannel
     model: ScriptedModel
     done: list[tuple[str, str]]
-    _numbers: count[int] = field(default_factory=lambda: count(1))
 
     async def say(self, text: str, sender: str = OWNER, chat: str = GROUP, **fields: Any) -> list[str]:
         """Let somebody write; return what the bot sent until all was quiet, in order."""
-        before, number = len(self.channel.sent), f"m{next(self._numbers)}"
+        before, number = len(self.channel.sent), f"m{next(_NUMBERS)}"
         now, who = timestamp(datetime.now(UTC)), Sender(sender, NAMES.get(sender, ""))
         inbound = Inbound(
             "tg", number, chat, who, text, now, message=number, direct=chat != GROUP, addressed=True, **fields

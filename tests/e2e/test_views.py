@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+from tests.e2e.bot import run
 from tests.e2e.daemon import Daemon, configured, running
 from tests.e2e.test_telegram import texts
 from tests.fakes.botapi.gatherings import Gathering
@@ -67,3 +69,33 @@ async def test_two_chats_view_each_other_until_an_owner_takes_it_back(tmp_path: 
             shown = await _read_request(server, his, daemon)
             assert [day for day in ("Friday", "Saturday") if day in shown] == []
         assert "action=turn.failed" not in daemon.errors
+
+
+async def test_a_shell_adds_a_view_to_a_running_bot_and_a_reload_makes_it_smaller(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+
+    async def shell(*arguments: str) -> None:
+        ran = await asyncio.to_thread(run, home, *arguments)
+        assert ran.returncode == 0, ran.stderr
+
+    async with Server(limits=None, privacy=False) as server:
+        ada, bob = server.user("Ada"), server.user("Bob")
+        script = {"default": [{"text": "Noted."}]}
+        configured(home, server, script, live=False, owners=[ada.id], members=[bob.id])
+        hers, his = server.private(ada), server.private(bob)
+        ada_chat, bob_chat = f"telegram:{ada.id}", f"telegram:{bob.id}"
+        async with running(home) as daemon:
+            await _ask(server, his, "I bring the map.")
+            await _ask(server, hers, "Hello.")
+            await shell("access", "grant-reading", bob_chat, ada_chat)
+            await shell("view", "add", ada_chat, bob_chat)
+            await _ask(server, hers, "What does Bob bring?")
+            assert "I bring the map." in await _read_request(server, hers, daemon)
+            config = (home / "config.toml").read_text()
+            (home / "config.toml").write_text(f"{config}[views]\ntokens = 400\n")
+            await shell("reload")
+            for number in range(2):
+                await _ask(server, his, f"Long {number}: {'word ' * 190}")
+            await _ask(server, hers, "And now?")
+            shown = await _read_request(server, hers, daemon)
+            assert [number for number in range(2) if f"Long {number}" in shown] == [1]
