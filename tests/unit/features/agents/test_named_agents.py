@@ -142,6 +142,19 @@ class TestWhereTheyAnswer:
             await ask(bench, "dinner?")
             assert (await origins(bench))[-1] == f"{writer}: Soup."
 
+    @pytest.mark.parametrize("direct", [True, False])
+    @pytest.mark.parametrize(("text", "writer"), [("dinner?", "agent:rosi"), ("@tom dinner?", "agent:tom")])
+    async def test_the_agent_of_a_topic_goes_before_that_of_the_chat(
+        self, memory_store: InMemoryStore, text: str, writer: str, *, direct: bool
+    ) -> None:
+        agents = {"rosi": {"answers": ["topic/cake"]}, "tom": {"answers": ["test:home"]}}
+        async with running(memory_store, scripted(dinner=[says("Soup.")]), options(agents)) as bench:
+            await ask(bench, "dinner?", direct=direct)
+            await ask(bench, ",topic cake", direct=direct)
+            await ask(bench, text, direct=direct)
+            answers = [line for line in await origins(bench) if line.endswith("Soup.")]
+            assert answers == ["agent:tom: Soup.", f"{writer}: Soup."]
+
     async def test_unknown_tools_and_channels_are_logged_with_the_nearest_name(
         self, memory_store: InMemoryStore, caplog: pytest.LogCaptureFixture
     ) -> None:
