@@ -260,6 +260,7 @@ class TestOrders:
         [
             (calls("agent_order", agent="eve", task="x"), "there is no agent eve here; there are: rosi, tom"),
             (calls("agent_run", name="rosi", task="x"), "rosi is the name of an agent"),
+            (calls("agent_order", agent="tom", name="feast", task="x"), "there is no name; it takes task, tools"),
         ],
     )
     async def test_an_order_names_an_agent_and_a_sub_task_does_not(
