@@ -134,7 +134,8 @@ class ConfiguredAgents:
         Else a reply asks the agent that wrote the quoted message. In a group in which an agent answers, a message that asks
         nobody is for the bot all the same; `choose` finds who answers. Words of others, and those of a program, ask nobody.
         """
-        if not self.settings.named or inbound.is_plain_text or inbound.provenance == FOREIGN_WORDS:
+        is_of_program = inbound.is_plain_text or inbound.is_one_shot
+        if not self.settings.named or is_of_program or inbound.provenance == FOREIGN_WORDS:
             return inbound
         text = inbound.text.lstrip()
         if text.startswith(COMMAND_PREFIX):

@@ -196,6 +196,19 @@ class TestAgentsThatAskEachOther:
             assert await ask(bench, "Rosi, hello", is_plain_text=True) == "@tom?"
             assert len(bench.requests) == 1
 
+    async def test_what_bubbot_ask_passes_on_calls_nobody(self, memory_store: InMemoryStore) -> None:
+        model = ScriptedModel({"default": [says("Yes.")]})
+        async with running(memory_store, model, options()) as bench:
+            for text in ("Rosi, hello", "hello @rosi", ",rosi hello"):
+                await ask(bench, text, is_one_shot=True)
+            assert {line.partition(":")[0] for line in await origins(bench)} == {"human", "bot"}
+
+    async def test_who_answers_in_a_session_answers_bubbot_ask_there(self, memory_store: InMemoryStore) -> None:
+        agents = {"rosi": {"answers": ["test:home"]}}
+        async with running(memory_store, ScriptedModel({"default": [says("Yes.")]}), options(agents)) as bench:
+            await ask(bench, "hello", is_one_shot=True)
+            assert (await origins(bench))[-1] == "agent:rosi: Yes."
+
     async def test_two_that_are_addressed_answer_one_after_the_other(self, memory_store: InMemoryStore) -> None:
         model = scripted(who=[says("I do.")], you=[says("Me too.")])
         async with running(memory_store, model, options()) as bench:
