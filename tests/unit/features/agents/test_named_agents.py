@@ -224,6 +224,23 @@ class TestAgentsThatAskEachOther:
             notices = [text for text in bench.channel.texts if "Not asked:" in text]
         assert notices
 
+    async def test_others_that_a_message_calls_are_within_the_bound_and_named_above_the_answer(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        async with running(memory_store, scripted(who=[says("I do.")]), options(max_turns=0)) as bench:
+            await ask(bench, "Rosi and Tom, who cooks?")
+            (text,) = bench.channel.texts
+            assert text.startswith("Not asked: Tom.")
+            assert text.endswith("**Rosi:** I do.")
+
+    async def test_a_turn_that_has_begun_is_not_cut_off_by_the_tokens(self, memory_store: InMemoryStore) -> None:
+        steps = [calls("tape_info"), calls("tape_info"), says("@rosi?")]
+        model = scripted(begin=[says("@tom?")], asks_you=steps)
+        async with running(memory_store, model, options(max_turn_tokens=1000)) as bench:
+            await ask(bench, "Rosi, begin")
+            assert bench.channel.texts[-1].endswith("**Tom:** @rosi?")
+            assert len(bench.requests) == 4
+
     async def test_a_loop_ends_by_its_tokens(self, memory_store: InMemoryStore) -> None:
         model = ScriptedModel({"default": [says("@rosi @tom what do you think?")]})
         async with running(memory_store, model, options(max_turns=100, max_turn_tokens=1000)) as bench:
