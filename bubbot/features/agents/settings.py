@@ -62,7 +62,7 @@ class AgentSettings(SettingsSection):
     )
     memory: Text = Field(
         default="",
-        description=f"The memory view that it is shown, as `[memory] view` names it; `{NO_MEMORY}`: none; default: that of the chat. With one of its own it is shown nothing else that is remembered, and has no `memory.*` tools.",
+        description=f"The memory view that it is shown, as `[memory] view` names it; `{NO_MEMORY}`: none; default: that of the chat. With any other than `zones` it is shown nothing else that is remembered, and has no `memory.*` tools.",
     )
     steps: OptionalWhole = Field(
         default=None,

@@ -155,6 +155,16 @@ class TestWhereTheyAnswer:
             answers = [line for line in await origins(bench) if line.endswith("Soup.")]
             assert answers == ["agent:tom: Soup.", f"{writer}: Soup."]
 
+    @pytest.mark.parametrize(("agent", "joined"), [({}, ["rosi"]), ({"chats": ["test:home"]}, [])])
+    async def test_an_agent_that_no_setting_places_in_a_chat_joins_it_once(
+        self, memory_store: InMemoryStore, agent: Mapping[str, Any], joined: Sequence[str]
+    ) -> None:
+        model = ScriptedModel({"default": [says("Soup.")]})
+        async with running(memory_store, model, options({"rosi": {"title": "Rosi", **agent}})) as bench:
+            for _ in range(2):
+                assert await ask(bench, "Rosi, dinner?") == "**Rosi:** Soup."
+            assert [fact["agent"] for fact in await bench.events("agent/joined")] == joined
+
     async def test_unknown_tools_and_channels_are_logged_with_the_nearest_name(
         self, memory_store: InMemoryStore, caplog: pytest.LogCaptureFixture
     ) -> None:
