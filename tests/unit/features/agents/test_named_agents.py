@@ -16,6 +16,7 @@ from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
+from bubbot.texts import Texts
 from tests.turns import Bench, Options, asked, assert_rebuilt, calls, running, says
 
 FAMILY: dict[str, dict[str, Any]] = {
@@ -182,6 +183,13 @@ class TestWhereTheyAnswer:
             "[agents.rosi] chats has 'topic/cake', which is on no channel of this bot",
             "[agents.rosi] answers has 'tset:1', which is on no channel of this bot; did you mean 'test'?",
         ]
+
+    async def test_menus_offer_twelve_agents_that_all_chats_may_call(self, memory_store: InMemoryStore) -> None:
+        agents = {"new": {}, "far": {"chats": ["test:other"]}, **{f"a{number}": {} for number in range(13)}}
+        async with running(memory_store, scripted(), options(agents)) as bench:
+            commands = bench.app.deps.agents.list_commands(Texts(), {})
+        assert [each.name for each in commands] == ["far", *(f"a{number}" for number in range(13))]
+        assert [each.name for each in commands if each.in_menu] == [f"a{number}" for number in range(12)]
 
 
 class TestAgentsThatAskEachOther:

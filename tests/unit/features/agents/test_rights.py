@@ -120,7 +120,6 @@ class TestJobs:
             assert bench.channel.texts[-1].endswith("@tom, write to bob!")
             assert len(bench.model.requests) == 1
 
-
     @pytest.mark.parametrize(("places", "writer"), [([], None), ([f"tg:{GROUP}"], "agent:tom")])
     async def test_a_job_is_answered_by_who_answers_in_its_chat_whomever_it_names(
         self, tmp_path: Path, places: Sequence[str], writer: str | None
