@@ -68,7 +68,7 @@ class AgentSettings(SettingsSection):
         default=None,
         ge=1,
         le=1000,
-        description="Model calls of one of its turns; default: `[model] max_steps`.",
+        description="Model calls of one of its turns, within `[model] max_steps`, which is the default.",
         examples=[10],
     )
     chats: Names = Field(
