@@ -179,6 +179,16 @@ class TestWhereTheyAnswer:
             answers = [line for line in await origins(bench) if line.endswith("Soup.")]
             assert answers == ["agent:tom: Soup.", f"{writer}: Soup."]
 
+    @pytest.mark.parametrize(
+        ("place", "is_for_bot"), [("test:home", True), ("test:other", False), ("topic/cake", False)]
+    )
+    async def test_a_group_message_needs_no_call_where_an_agent_answers_in_the_chat(
+        self, memory_store: InMemoryStore, place: str, *, is_for_bot: bool
+    ) -> None:
+        async with running(memory_store, scripted(), options({"rosi": {"answers": [place]}})) as bench:
+            inbound = bench.inbound("dinner?", direct=False, addressed=False)
+            assert bench.app.deps.agents.address(inbound).addressed is is_for_bot
+
     @pytest.mark.parametrize(("agent", "joined"), [({}, ["rosi"]), ({"chats": ["test:home"]}, [])])
     async def test_an_agent_that_no_setting_places_in_a_chat_joins_it_once(
         self, memory_store: InMemoryStore, agent: Mapping[str, Any], joined: Sequence[str]
