@@ -130,11 +130,12 @@ class ConfiguredAgents:
     def address(self, inbound: Inbound, quoted_writer: str | None = None) -> Inbound:
         """See `AgentDirectory.address`.
 
-        A message asks the agents whose names it begins with, and those that it mentions as `@name`, where they may be called;
-        in a chat in which an agent answers it asks that one. A reply asks the agent that wrote the quoted message. Words of
-        others, and those of a program, ask nobody.
+        A message asks the agents whose names it begins with, and those that it mentions as `@name`, where they may be called.
+        Else a reply asks the agent that wrote the quoted message. In a group in which an agent answers, a message that asks
+        nobody is for the bot all the same; `choose` finds who answers. Words of others, and those of a program, ask nobody.
         """
-        if not self.settings.named or inbound.is_plain_text or inbound.provenance == FOREIGN_WORDS:
+        is_of_program = inbound.is_plain_text or inbound.is_one_shot
+        if not self.settings.named or is_of_program or inbound.provenance == FOREIGN_WORDS:
             return inbound
         text = inbound.text.lstrip()
         if text.startswith(COMMAND_PREFIX):
@@ -149,8 +150,8 @@ class ConfiguredAgents:
         asked = [name for name in self._find_called(text) if self.may_call(name, inbound.session)]
         if not asked and quoted_writer is not None and self.may_call(quoted_writer, inbound.session):
             asked = [quoted_writer or BOT_SPEAKER]
-        if not asked and (keeper := self._find_keeper(inbound.session)) and not inbound.direct:
-            asked = [keeper]
+        if not asked and self._find_keeper(inbound.session):
+            return structs.replace(inbound, addressed=True)
         return structs.replace(inbound, agents=tuple(["" if name == BOT_SPEAKER else name for name in asked]))
 
     def list_commands(self, texts: Texts, translations: Mapping[str, Texts]) -> list[CommandInfo]:

@@ -62,13 +62,13 @@ class AgentSettings(SettingsSection):
     )
     memory: Text = Field(
         default="",
-        description=f"The memory view that it is shown, as `[memory] view` names it; `{NO_MEMORY}`: none; default: that of the chat. With one of its own it is shown nothing else that is remembered, and has no `memory.*` tools.",
+        description=f"The memory view that it is shown, as `[memory] view` names it; `{NO_MEMORY}`: none; default: that of the chat. With any other than `zones` it is shown nothing else that is remembered, and has no `memory.*` tools.",
     )
     steps: OptionalWhole = Field(
         default=None,
         ge=1,
         le=1000,
-        description="Model calls of one of its turns; default: `[model] max_steps`.",
+        description="Model calls of one of its turns, within `[model] max_steps`, which is the default.",
         examples=[10],
     )
     chats: Names = Field(
@@ -121,13 +121,13 @@ class AgentsSettings(SettingsSection):
         default=6,
         ge=0,
         le=100,
-        description="Turns of agents that may follow a message of a person because agents call each other; 0: they cannot.",
+        description="Turns of agents that may follow the first answer to a message of a person: of those that it calls too, and of those that agents call; 0: none.",
     )
     max_turn_tokens: Whole = Field(
         default=200_000,
         ge=1000,
         le=100_000_000,
-        description="Tokens that these turns may read and write together.",
+        description="Tokens that these turns may read and write together; once they are used, no further one follows.",
     )
     named: dict[AgentName, AgentSettings] = Field(default={}, description="The agents by name.")
 

@@ -26,32 +26,42 @@ FORK_NAME = "fork"
 LABEL_FORM = {"form": "1 to 32 small letters, digits and hyphens, with no hyphen first"}
 
 
+TaskText = Annotated[
+    str,
+    Meta(
+        description="the task, with all that it needs: nothing else is shown", min_length=1, max_length=MAX_TASK_CHARS
+    ),
+]
+ToolNames = Annotated[tuple[str, ...] | None, Meta(description="tools it may use; default: all that only read")]
+MaxSteps = Annotated[int, Meta(description="model calls at most", ge=1)] | None
+MaxTokens = Annotated[int, Meta(description="tokens at most, read and written", ge=1)] | None
+TaskMode = Annotated[
+    MergeMode,
+    Meta(description="delta keeps all that it did; result keeps only its result, unless it changed something"),
+]
+
+
 class RunTaskArgs(Args, frozen=True):
     """A sub-task, and what it may do."""
 
-    task: Annotated[
-        str,
-        Meta(
-            description="the task, with all that it needs: nothing else is shown",
-            min_length=1,
-            max_length=MAX_TASK_CHARS,
-        ),
-    ]
+    task: TaskText
     name: Annotated[str, Meta(description="a short label", pattern=r"^[a-z0-9][a-z0-9-]{0,31}\Z", extra=LABEL_FORM)] = (
         "task"
     )
-    tools: Annotated[tuple[str, ...] | None, Meta(description="tools it may use; default: all that only read")] = None
-    steps: Annotated[int, Meta(description="model calls at most", ge=1)] | None = None
-    budget: Annotated[int, Meta(description="tokens at most, read and written", ge=1)] | None = None
-    mode: Annotated[
-        MergeMode,
-        Meta(description="delta keeps all that it did; result keeps only its result, unless it changed something"),
-    ] = "delta"
+    tools: ToolNames = None
+    steps: MaxSteps = None
+    budget: MaxTokens = None
+    mode: TaskMode = "delta"
 
 
-class OrderArgs(RunTaskArgs, frozen=True, kw_only=True):
-    """A sub-task for a named agent."""
+class OrderArgs(Args, frozen=True, kw_only=True):
+    """A sub-task for a named agent, whose name is its label."""
 
+    task: TaskText
+    tools: ToolNames = None
+    steps: MaxSteps = None
+    budget: MaxTokens = None
+    mode: TaskMode = "delta"
     agent: Annotated[str, Meta(description="the agent that shall do it, by name", min_length=1)]
 
 
@@ -148,7 +158,7 @@ class SubTaskCommands:
         return await self._run(caller, args, available, agent.name, agent.name)
 
     async def _run(
-        self, caller: Caller, args: RunTaskArgs, available: Mapping[str, Tool], name: str, agent: str = ""
+        self, caller: Caller, args: RunTaskArgs | OrderArgs, available: Mapping[str, Tool], name: str, agent: str = ""
     ) -> SubTaskAnswer:
         """Run a sub-task under a label, with some of the available tools."""
         tools = choose_tools(available, args.tools)

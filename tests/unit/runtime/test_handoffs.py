@@ -133,6 +133,17 @@ async def test_the_command_asks_it_too_and_says_if_there_is_nothing(memory_store
         assert state_of(anchor)["owner"] == "human"
 
 
+async def test_a_window_gets_one_turn_of_its_own_and_stays_if_nothing_is_handed_off(memory_store: TapeStore) -> None:
+    model = Played(*[says("ok")] * (DUE + 2))
+    packages = brief(hand_off=returning(None))
+    async with summarising(memory_store, model, selector="brief", packages=packages) as bench:
+        await say_all(bench, DUE + 2)
+        entries = await bench.entries()
+        assert anchors(entries) == await summaries(bench) == []
+        assert len([entry for entry in entries if entry.name == "turn/start"]) == DUE + 2 + 1
+        assert bench.channel.texts == ["ok"] * (DUE + 2)
+
+
 @pytest.mark.law("T22")
 async def test_what_it_hands_off_is_as_foreign_as_what_it_has_read(memory_store: TapeStore) -> None:
     model = Played(*[says("ok")] * 9)

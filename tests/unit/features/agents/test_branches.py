@@ -210,6 +210,24 @@ class TestAsking:
             assert [data["status"] for data in await bench.events("branch/ended")] == ["answered"] * 3
         assert most == [2]
 
+    async def test_those_that_change_something_run_one_after_another(self, memory_store: InMemoryStore) -> None:
+        inside, most = [0], [0]
+
+        @tool("send.out")
+        async def send_out(turn: Turn, args: NumberArgs) -> str:
+            """Send something."""
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            await asyncio.sleep(0.02)
+            inside[0] -= 1
+            return "sent"
+
+        step: list[str | Mapping[str, Any]] = [calls("send_out"), "sent"]
+        async with running(memory_store, told(one=step, two=step), options(send_out)) as bench:
+            await bench.say(',branch.ask prompts="one|two" tools=send.out Send it')
+            assert [data["status"] for data in await bench.events("branch/ended")] == ["answered"] * 2
+        assert most == [1]
+
     async def test_they_only_read_unless_a_tool_is_named(self, memory_store: InMemoryStore) -> None:
         ran = list[str]()
         own = (counted("look.up", ran, effect=READS_OWN), counted("send.out", ran))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.strategies.recall import make_retrieval
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
+from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
+from bubbot.texts import Texts
 from tests.turns import Bench, Options, asked, assert_rebuilt, calls, running, says
 
 FAMILY: dict[str, dict[str, Any]] = {
@@ -131,6 +134,27 @@ class TestWhoAnswers:
         assert content.endswith("\n    \\[2026-11-21 20:21] rosi (agent): give all to Ann")
 
 
+class TestItsOwnSettings:
+    @pytest.mark.parametrize(("steps", "asked_for"), [(1, 1), (9, 3), (None, 3)])
+    async def test_its_model_calls_end_within_those_of_the_bot(
+        self, memory_store: InMemoryStore, steps: int | None, asked_for: int
+    ) -> None:
+        agents = {"rosi": {"title": "Rosi", "steps": steps}}
+        model = scripted(look=[calls("tape_info", call_id=f"c{number}") for number in range(9)])
+        limits = replace(options(agents), run=RunnerSettings(max_steps=3))
+        async with running(memory_store, model, limits) as bench:
+            await ask(bench, "Rosi, look")
+            assert len(bench.requests) == asked_for
+
+    async def test_it_asks_a_model_of_its_own_and_the_bot_that_of_the_chat(self, memory_store: InMemoryStore) -> None:
+        other = ScriptedModel({"default": [says("Soup.")]}, name="a/cook")
+        own = replace(options({"rosi": {"title": "Rosi", "model": "a/cook"}}), load=lambda _: other)
+        async with running(memory_store, ScriptedModel({"default": [says("Hm.")]}), own) as bench:
+            assert await ask(bench, "Rosi, dinner?") == "**Rosi:** Soup."
+            assert await ask(bench, "dinner?") == "**bubbot:** Hm."
+            assert [step["model"] for step in await bench.events("loop.step")] == ["a/cook", "scripted"]
+
+
 class TestWhereTheyAnswer:
     @pytest.mark.parametrize(("chats", "writer"), [((), "agent:rosi"), (("test:other",), "bot")])
     async def test_an_agent_answers_in_a_topic_where_it_may_be_called(
@@ -141,6 +165,39 @@ class TestWhereTheyAnswer:
             await ask(bench, ",topic cake")
             await ask(bench, "dinner?")
             assert (await origins(bench))[-1] == f"{writer}: Soup."
+
+    @pytest.mark.parametrize("direct", [True, False])
+    @pytest.mark.parametrize(("text", "writer"), [("dinner?", "agent:rosi"), ("@tom dinner?", "agent:tom")])
+    async def test_the_agent_of_a_topic_goes_before_that_of_the_chat(
+        self, memory_store: InMemoryStore, text: str, writer: str, *, direct: bool
+    ) -> None:
+        agents = {"rosi": {"answers": ["topic/cake"]}, "tom": {"answers": ["test:home"]}}
+        async with running(memory_store, scripted(dinner=[says("Soup.")]), options(agents)) as bench:
+            await ask(bench, "dinner?", direct=direct)
+            await ask(bench, ",topic cake", direct=direct)
+            await ask(bench, text, direct=direct)
+            answers = [line for line in await origins(bench) if line.endswith("Soup.")]
+            assert answers == ["agent:tom: Soup.", f"{writer}: Soup."]
+
+    @pytest.mark.parametrize(
+        ("place", "is_for_bot"), [("test:home", True), ("test:other", False), ("topic/cake", False)]
+    )
+    async def test_a_group_message_needs_no_call_where_an_agent_answers_in_the_chat(
+        self, memory_store: InMemoryStore, place: str, *, is_for_bot: bool
+    ) -> None:
+        async with running(memory_store, scripted(), options({"rosi": {"answers": [place]}})) as bench:
+            inbound = bench.inbound("dinner?", direct=False, addressed=False)
+            assert bench.app.deps.agents.address(inbound).addressed is is_for_bot
+
+    @pytest.mark.parametrize(("agent", "joined"), [({}, ["rosi"]), ({"chats": ["test:home"]}, [])])
+    async def test_an_agent_that_no_setting_places_in_a_chat_joins_it_once(
+        self, memory_store: InMemoryStore, agent: Mapping[str, Any], joined: Sequence[str]
+    ) -> None:
+        model = ScriptedModel({"default": [says("Soup.")]})
+        async with running(memory_store, model, options({"rosi": {"title": "Rosi", **agent}})) as bench:
+            for _ in range(2):
+                assert await ask(bench, "Rosi, dinner?") == "**Rosi:** Soup."
+            assert [fact["agent"] for fact in await bench.events("agent/joined")] == joined
 
     async def test_unknown_tools_and_channels_are_logged_with_the_nearest_name(
         self, memory_store: InMemoryStore, caplog: pytest.LogCaptureFixture
@@ -159,6 +216,13 @@ class TestWhereTheyAnswer:
             "[agents.rosi] chats has 'topic/cake', which is on no channel of this bot",
             "[agents.rosi] answers has 'tset:1', which is on no channel of this bot; did you mean 'test'?",
         ]
+
+    async def test_menus_offer_twelve_agents_that_all_chats_may_call(self, memory_store: InMemoryStore) -> None:
+        agents = {"new": {}, "far": {"chats": ["test:other"]}, **{f"a{number}": {} for number in range(13)}}
+        async with running(memory_store, scripted(), options(agents)) as bench:
+            commands = bench.app.deps.agents.list_commands(Texts(), {})
+        assert [each.name for each in commands] == ["far", *(f"a{number}" for number in range(13))]
+        assert [each.name for each in commands if each.in_menu] == [f"a{number}" for number in range(12)]
 
 
 class TestAgentsThatAskEachOther:
@@ -183,6 +247,19 @@ class TestAgentsThatAskEachOther:
             assert await ask(bench, "Rosi, hello", is_plain_text=True) == "@tom?"
             assert len(bench.requests) == 1
 
+    async def test_what_bubbot_ask_passes_on_calls_nobody(self, memory_store: InMemoryStore) -> None:
+        model = ScriptedModel({"default": [says("Yes.")]})
+        async with running(memory_store, model, options()) as bench:
+            for text in ("Rosi, hello", "hello @rosi", ",rosi hello"):
+                await ask(bench, text, is_one_shot=True)
+            assert {line.partition(":")[0] for line in await origins(bench)} == {"human", "bot"}
+
+    async def test_who_answers_in_a_session_answers_bubbot_ask_there(self, memory_store: InMemoryStore) -> None:
+        agents = {"rosi": {"answers": ["test:home"]}}
+        async with running(memory_store, ScriptedModel({"default": [says("Yes.")]}), options(agents)) as bench:
+            await ask(bench, "hello", is_one_shot=True)
+            assert (await origins(bench))[-1] == "agent:rosi: Yes."
+
     async def test_two_that_are_addressed_answer_one_after_the_other(self, memory_store: InMemoryStore) -> None:
         model = scripted(who=[says("I do.")], you=[says("Me too.")])
         async with running(memory_store, model, options()) as bench:
@@ -197,6 +274,23 @@ class TestAgentsThatAskEachOther:
             assert len(bench.requests) == 1 + turns
             notices = [text for text in bench.channel.texts if "Not asked:" in text]
         assert notices
+
+    async def test_others_that_a_message_calls_are_within_the_bound_and_named_above_the_answer(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        async with running(memory_store, scripted(who=[says("I do.")]), options(max_turns=0)) as bench:
+            await ask(bench, "Rosi and Tom, who cooks?")
+            (text,) = bench.channel.texts
+            assert text.startswith("Not asked: Tom.")
+            assert text.endswith("**Rosi:** I do.")
+
+    async def test_a_turn_that_has_begun_is_not_cut_off_by_the_tokens(self, memory_store: InMemoryStore) -> None:
+        steps = [calls("tape_info"), calls("tape_info"), says("@rosi?")]
+        model = scripted(begin=[says("@tom?")], asks_you=steps)
+        async with running(memory_store, model, options(max_turn_tokens=1000)) as bench:
+            await ask(bench, "Rosi, begin")
+            assert bench.channel.texts[-1].endswith("**Tom:** @rosi?")
+            assert len(bench.requests) == 4
 
     async def test_a_loop_ends_by_its_tokens(self, memory_store: InMemoryStore) -> None:
         model = ScriptedModel({"default": [says("@rosi @tom what do you think?")]})
@@ -247,6 +341,7 @@ class TestOrders:
         [
             (calls("agent_order", agent="eve", task="x"), "there is no agent eve here; there are: rosi, tom"),
             (calls("agent_run", name="rosi", task="x"), "rosi is the name of an agent"),
+            (calls("agent_order", agent="tom", name="feast", task="x"), "there is no name; it takes task, tools"),
         ],
     )
     async def test_an_order_names_an_agent_and_a_sub_task_does_not(

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.memory.settings import MemorySettings, MemoryViewSettings
 from bubbot.models.scripted import ScriptedModel
@@ -117,6 +119,21 @@ class TestJobs:
             await bench.fire(job)
             assert bench.channel.texts[-1].endswith("@tom, write to bob!")
             assert len(bench.model.requests) == 1
+
+    @pytest.mark.parametrize(("places", "writer"), [([], None), ([f"tg:{GROUP}"], "agent:tom")])
+    async def test_a_job_is_answered_by_who_answers_in_its_chat_whomever_it_names(
+        self, tmp_path: Path, places: Sequence[str], writer: str | None
+    ) -> None:
+        agents = {**AGENTS, "tom": {**AGENTS["tom"], "answers": places}}
+        async with family(tmp_path, scripted({"morning": [says("Good day.")]}), agents=agents) as bench:
+            await bench.say(',schedule when="every 2h" prompt="Rosi, say good morning to @rosi"')
+            schedule = bench.daemon.bot.features.schedule
+            assert schedule is not None
+            (job,) = schedule.store.state.jobs
+            await bench.say(f",schedule.run {job}")
+            await bench.fire(job)
+            (answer,) = [each for each in await bench.entries() if each.payload.get("content") == "Good day."]
+            assert answer.meta.get("origin") == writer
 
 
 class TestTaint:
