@@ -138,7 +138,7 @@ class ConfiguredAgents:
             return inbound
         text = inbound.text.lstrip()
         if text.startswith(COMMAND_PREFIX):
-            name, _, rest = text.removeprefix(COMMAND_PREFIX).partition(" ")
+            name, rest = [*text.removeprefix(COMMAND_PREFIX).split(None, 1), "", ""][:2]
             is_agent = name.lower() in (BOT_SPEAKER, *self.settings.named)
             if not is_agent or self._is_command(name) or not self.may_call(name.lower(), inbound.session):
                 return inbound

@@ -165,6 +165,12 @@ class TestNames:
         async with running(memory_store, ScriptedModel(SCRIPT), options) as bench:
             assert bench.app.deps.agents.address(bench.inbound("bubbot, hi")).agents == ("",)
 
+    @pytest.mark.parametrize("text", [",tom\nis it so?", ",tom\t is it so?", ", tom is it so?", ",TOM\u00a0is it so?"])
+    async def test_a_command_calls_with_any_space(self, memory_store: InMemoryStore, text: str) -> None:
+        async with running(memory_store, ScriptedModel(SCRIPT), Options(agents=settings())) as bench:
+            addressed = bench.app.deps.agents.address(bench.inbound(text))
+            assert (addressed.text, addressed.agents) == ("@tom is it so?", ("tom",))
+
     async def test_a_form_of_a_platform_asks_in_its_words(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(SCRIPT), Options(agents=settings())) as bench:
             addressed = bench.app.deps.agents.address(bench.inbound(',tom text="is ""four"" even?"'))
