@@ -201,8 +201,8 @@ class ConfiguredAgents:
         )
 
     def find_title(self, name: str) -> str:
-        """Return the name that people see of an agent; empty is the bot itself."""
-        return title_of(name, self.settings.named[name]) if name else self.bot_name
+        """Return the name that people see of an agent; empty is the bot itself. One that is gone is called by its name."""
+        return title_of(name, self.settings.named.get(name, AgentSettings())) if name else self.bot_name
 
     async def find_default(self, tape: TapeHandle) -> str:
         """Return the name of the agent that answers in the topic or the chat of a tape; empty for the bot itself."""

@@ -28,6 +28,7 @@ SCRIPT = {
     "default": [says("You said: {text}")],
 }
 GONE = "tom is not an agent here any more: nobody answers in its place."
+NOT_ASKED = "Not asked: tom. The agents have used up what may follow a message of a person."
 
 
 @pytest.fixture
@@ -111,6 +112,19 @@ class TestWhatEndsAChain:
             await bench.quiet()
             assert bench.channel.texts == ["**Rosi:** Rosi stood.", GONE]
             assert (await bench.find_open_work()).inbounds == ()
+
+    async def test_one_that_is_gone_and_may_not_be_asked_any_more_is_named(
+        self, memory_store: InMemoryStore, floor: Floor
+    ) -> None:
+        async with running(memory_store, ScriptedModel(SCRIPT), Options([floor.tool()], agents=settings())) as bench:
+            await begin(bench, floor, "please stand")
+            assert await bench.gate.ask(bench.inbound("Rosi and Tom, hello")) is not None
+        alone = Options([floor.tool()], agents=settings({"rosi": FAMILY["rosi"], "max_turns": 0}))
+        async with running(memory_store, ScriptedModel(SCRIPT), alone, life="second") as bench:
+            floor.let_go(1)
+            await bench.resume()
+            await bench.quiet()
+            assert bench.channel.texts[-1] == f"{NOT_ASKED}\n\n**Rosi:** You said: Rosi and Tom, hello"
 
 
 async def test_people_are_heard_while_agents_talk_where_messages_during_a_turn_are_dropped(
