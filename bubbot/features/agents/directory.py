@@ -37,6 +37,8 @@ RETRY_COMMAND = "session.retry"
 """The command that has a message answered again: by whom it asked."""
 TEXT_ARGUMENT = "text"
 """The argument of a command that calls an agent, where a platform shows a form for it."""
+MAX_NAMES_READ = 128
+"""Names at the beginning of a message that are read; a chain has 100 turns at most."""
 MAX_OFFERED = 12
 """Agents that menus of commands offer."""
 _ARGUMENT = re.compile(rf'{TEXT_ARGUMENT}="((?:[^"]|"")*)"')
@@ -301,7 +303,7 @@ class ConfiguredAgents:
     def _find_called(self, text: str) -> list[str]:
         """Return the agents whose names stand at the beginning of a text, and those that it mentions."""
         folded, found, start, called = fold_text(text).lstrip(_UNSEEN), list[str](), 0, 0
-        while match := self._match_name(folded, start):
+        while len(found) < MAX_NAMES_READ and (match := self._match_name(folded, start)):
             name, end = match
             found.append(name)
             called = len(found) if _AFTER.match(folded, end) else called

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.features.agents.directory import MAX_NAMES_READ
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Quote, Sender
@@ -184,6 +185,12 @@ class TestNames:
         async with running(memory_store, ScriptedModel(SCRIPT), Options(agents=settings())) as bench:
             addressed = bench.app.deps.agents.address(bench.inbound(text))
             assert (addressed.text, addressed.agents) == ("@tom is it so?", ("tom",))
+
+    async def test_no_message_is_a_long_list_of_names(self, memory_store: InMemoryStore) -> None:
+        many = settings({f"a{number}": {} for number in range(2 * MAX_NAMES_READ)})
+        async with running(memory_store, ScriptedModel(SCRIPT), Options(agents=many)) as bench:
+            addressed = bench.app.deps.agents.address(bench.inbound(", ".join(many.named)))
+            assert addressed.agents == tuple(many.named)[:MAX_NAMES_READ]
 
     async def test_a_form_of_a_platform_asks_in_its_words(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(SCRIPT), Options(agents=settings())) as bench:
