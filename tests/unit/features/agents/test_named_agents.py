@@ -183,6 +183,12 @@ class TestAgentsThatAskEachOther:
             assert await ask(bench, "Rosi, hello", is_plain_text=True) == "@tom?"
             assert len(bench.requests) == 1
 
+    async def test_a_question_of_the_shell_gets_one_answer(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel({"default": [says("@tom?")]}), options()) as bench:
+            assert (await bench.say("hello", is_one_shot=True)).text == "@tom?"
+            await bench.quiet()
+            assert len(bench.requests) == 1
+
     async def test_two_that_are_addressed_answer_one_after_the_other(self, memory_store: InMemoryStore) -> None:
         model = scripted(who=[says("I do.")], you=[says("Me too.")])
         async with running(memory_store, model, options()) as bench:
