@@ -153,6 +153,7 @@ class TestChanging:
             (f",view.add {SOURCE} everything", "what"),
             (f",view.add {SOURCE} count=51", "count"),
             (f",view.add {SOURCE} count=-1", "count"),
+            (f",view.add {SOURCE} agent=Cook", "small letters"),
             (f",view.add {SOURCE} anchors from=x", "what=newest"),
             (",view.add", "session"),
         ],
@@ -374,7 +375,7 @@ class TestLive:
         async with viewing(store) as view:
             await view.grant()
             await view.tell("the code is swordfish")
-            await view.add(agent="cook")
+            assert "cook is shown in" in (await view.bench.say(f",view.add {SOURCE} agent=cook")).text
             await view.bench.say("the code?")
             assert "swordfish" not in view.shown()
 
