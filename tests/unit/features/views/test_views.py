@@ -29,6 +29,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tool import Effect, Tool
 from tests.callers import by, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.gateways import edit_of
 from tests.kernels import make_kernel
 from tests.made_settings import make_settings
 from tests.turns import WAIT, Bench, Options, Played, calls, running, says
@@ -370,6 +371,21 @@ class TestLive:
             await view.add()
             await view.bench.say("and now?")
             assert view.shown().count("swordfish") == 1
+
+    @pytest.mark.parametrize("what", ["newest", "search"])
+    async def test_a_message_that_was_corrected_and_is_answered_again_is_shown_it(
+        self, store: InMemoryStore, what: str
+    ) -> None:
+        async with viewing(store) as view:
+            await view.grant()
+            await view.add(what)
+            await view.bench.say("where is that hotel?", message="m1")
+            await view.bench.gate.receive(edit_of("m1", "what is that hotel called?"))
+            await view.bench.quiet()
+            await view.tell("the hotel is called Alpina")
+            await view.bench.say(",retry")
+            assert "Alpina" in view.shown()
+            await view.assert_rebuilt()
 
     async def test_a_view_for_a_named_agent_shows_the_bot_itself_nothing(self, store: InMemoryStore) -> None:
         async with viewing(store) as view:
