@@ -213,7 +213,7 @@ class Turn:
         role: the role of the sender.
         zone: the chat's time zone.
         inbounds: the answered messages.
-        message_ids: the entries of the answered messages on the tape.
+        message_ids: the entries of the answered messages on the tape, and of what corrects them; the newest message is the last.
         origin: `human`, or the source of a turn that no person typed.
         pending_handoffs: handoffs (name and state) to write once the running step's results are on the tape.
         join: takes in messages that may steer the turn; called between two steps. It gets the turn as its argument: if

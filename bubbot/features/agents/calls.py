@@ -42,7 +42,7 @@ class AgentCalls:
         if (
             turn.inbounds
             and turn.works_for_person
-            and not turn.inbounds[0].inbound.is_plain_text  # a program waits for one answer
+            and not _waits_for_one_answer(turn.inbounds[0].inbound)
             and turn.role is not Role.STRANGER
             and outcome.status in ("answered", "silent", "failed")
         ):
@@ -105,6 +105,11 @@ class AgentCalls:
     def failure_entries(self, inbound: Inbound, reason: str) -> Mapping[str, Sequence[TapeEntry]]:  # noqa: ARG002
         """See `TurnSource.failure_entries`."""
         return {}
+
+
+def _waits_for_one_answer(inbound: Inbound) -> bool:
+    """Return true for a question of a program or of `bubbot ask`: nobody would read what further agents answer."""
+    return inbound.is_plain_text or inbound.is_one_shot
 
 
 def _answer_of(turn: Turn) -> str:

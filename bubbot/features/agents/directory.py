@@ -37,6 +37,8 @@ RETRY_COMMAND = "session.retry"
 """The command that has a message answered again: by whom it asked."""
 TEXT_ARGUMENT = "text"
 """The argument of a command that calls an agent, where a platform shows a form for it."""
+MAX_NAMES_READ = 128
+"""Names at the beginning of a message that are read; a chain has 100 turns at most."""
 MAX_OFFERED = 12
 """Agents that menus of commands offer."""
 _ARGUMENT = re.compile(rf'{TEXT_ARGUMENT}="((?:[^"]|"")*)"')
@@ -139,7 +141,7 @@ class ConfiguredAgents:
             return inbound
         text = inbound.text.lstrip()
         if text.startswith(COMMAND_PREFIX):
-            name, _, rest = text.removeprefix(COMMAND_PREFIX).partition(" ")
+            name, rest = [*text.removeprefix(COMMAND_PREFIX).split(None, 1), "", ""][:2]
             is_agent = name.lower() in (BOT_SPEAKER, *self.settings.named)
             if not is_agent or self._is_command(name) or not self.may_call(name.lower(), inbound.session):
                 return inbound
@@ -202,8 +204,8 @@ class ConfiguredAgents:
         )
 
     def find_title(self, name: str) -> str:
-        """Return the name that people see of an agent; empty is the bot itself."""
-        return title_of(name, self.settings.named[name]) if name else self.bot_name
+        """Return the name that people see of an agent; empty is the bot itself. One that is gone is called by its name."""
+        return title_of(name, self.settings.named.get(name, AgentSettings())) if name else self.bot_name
 
     async def find_default(self, tape: TapeHandle) -> str:
         """Return the name of the agent that answers in the topic or the chat of a tape; empty for the bot itself."""
@@ -302,7 +304,7 @@ class ConfiguredAgents:
     def _find_called(self, text: str) -> list[str]:
         """Return the agents whose names stand at the beginning of a text, and those that it mentions."""
         folded, found, start, called = fold_text(text).lstrip(_UNSEEN), list[str](), 0, 0
-        while match := self._match_name(folded, start):
+        while len(found) < MAX_NAMES_READ and (match := self._match_name(folded, start)):
             name, end = match
             found.append(name)
             called = len(found) if _AFTER.match(folded, end) else called

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY
+from bubbot.ports.agents import AGENT_NAME, AGENT_NAME_FORM, BOT_SPEAKER, NO_MEMORY
 from bubbot.ports.settings import (
     Label,
     Names,
@@ -30,7 +30,7 @@ def _check_name(name: str) -> str:
 
 AgentName = Annotated[
     Label,
-    matches(r"[a-z][a-z0-9_-]{0,31}", "1 to 32 small letters, digits, _ and -, a letter first"),
+    matches(AGENT_NAME, AGENT_NAME_FORM),
     AfterValidator(_check_name),
 ]
 

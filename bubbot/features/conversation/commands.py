@@ -291,7 +291,7 @@ class ConversationCommands:
                 await turn.tape.hide(entry.id)
         last_id = prompts[-1].id
         corrections = await turn.tape.find_corrections([(last_id, last_id)])
-        turn.message_ids += [last_id, *(entry.id for entry in corrections)]
+        turn.message_ids += [*(entry.id for entry in corrections), last_id]  # the last one is the message
         return RerunModel()
 
     @command(

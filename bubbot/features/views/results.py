@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.views.facts import ViewKind
+from bubbot.ports.agents import AGENT_NAME, AGENT_NAME_FORM
 from bubbot.shell_command import IsoTime
 
 MAX_COUNT = 50
@@ -37,7 +38,14 @@ class ChatViewArgs(Args, frozen=True):
     start: Annotated[
         str, Meta(description="only messages after the newest anchor of this name; for newest", max_length=200)
     ] = msgspec.field(default="", name="from")
-    agent: Annotated[str, Meta(description="only for turns of this named agent", max_length=64)] = ""
+    agent: Annotated[
+        str,
+        Meta(
+            description="only for turns of this named agent",
+            pattern=rf"^({AGENT_NAME})?\Z",
+            extra={"form": AGENT_NAME_FORM},
+        ),
+    ] = ""
     chat: ChatArg = ""
 
 
@@ -116,7 +124,9 @@ class ViewChange(Struct, frozen=True):
     @property
     def variant(self) -> str:
         """The variant of its sentence."""
-        return "added" if self.changed else "unchanged"
+        if not self.changed:
+            return "unchanged"
+        return "agent" if self.agent else "added"
 
 
 class ViewsRemoved(Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.features.agents.directory import MAX_NAMES_READ
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Quote, Sender
@@ -28,6 +29,7 @@ SCRIPT = {
     "default": [says("You said: {text}")],
 }
 GONE = "tom is not an agent here any more: nobody answers in its place."
+NOT_ASKED = "Not asked: tom. The agents have used up what may follow a message of a person."
 
 
 @pytest.fixture
@@ -112,6 +114,19 @@ class TestWhatEndsAChain:
             assert bench.channel.texts == ["**Rosi:** Rosi stood.", GONE]
             assert (await bench.find_open_work()).inbounds == ()
 
+    async def test_one_that_is_gone_and_may_not_be_asked_any_more_is_named(
+        self, memory_store: InMemoryStore, floor: Floor
+    ) -> None:
+        async with running(memory_store, ScriptedModel(SCRIPT), Options([floor.tool()], agents=settings())) as bench:
+            await begin(bench, floor, "please stand")
+            assert await bench.gate.ask(bench.inbound("Rosi and Tom, hello")) is not None
+        alone = Options([floor.tool()], agents=settings({"rosi": FAMILY["rosi"], "max_turns": 0}))
+        async with running(memory_store, ScriptedModel(SCRIPT), alone, life="second") as bench:
+            floor.let_go(1)
+            await bench.resume()
+            await bench.quiet()
+            assert bench.channel.texts[-1] == f"{NOT_ASKED}\n\n**Rosi:** You said: Rosi and Tom, hello"
+
 
 async def test_people_are_heard_while_agents_talk_where_messages_during_a_turn_are_dropped(
     memory_store: InMemoryStore, floor: Floor
@@ -164,6 +179,18 @@ class TestNames:
         options = Options(agents=settings({"rosi": {"title": "bubbot"}}))
         async with running(memory_store, ScriptedModel(SCRIPT), options) as bench:
             assert bench.app.deps.agents.address(bench.inbound("bubbot, hi")).agents == ("",)
+
+    @pytest.mark.parametrize("text", [",tom\nis it so?", ",tom\t is it so?", ", tom is it so?", ",TOM\u00a0is it so?"])
+    async def test_a_command_calls_with_any_space(self, memory_store: InMemoryStore, text: str) -> None:
+        async with running(memory_store, ScriptedModel(SCRIPT), Options(agents=settings())) as bench:
+            addressed = bench.app.deps.agents.address(bench.inbound(text))
+            assert (addressed.text, addressed.agents) == ("@tom is it so?", ("tom",))
+
+    async def test_no_message_is_a_long_list_of_names(self, memory_store: InMemoryStore) -> None:
+        many = settings({f"a{number}": {} for number in range(2 * MAX_NAMES_READ)})
+        async with running(memory_store, ScriptedModel(SCRIPT), Options(agents=many)) as bench:
+            addressed = bench.app.deps.agents.address(bench.inbound(", ".join(many.named)))
+            assert addressed.agents == tuple(many.named)[:MAX_NAMES_READ]
 
     async def test_a_form_of_a_platform_asks_in_its_words(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(SCRIPT), Options(agents=settings())) as bench:

@@ -260,6 +260,12 @@ class TestAgentsThatAskEachOther:
             await ask(bench, "hello", is_one_shot=True)
             assert (await origins(bench))[-1] == "agent:rosi: Yes."
 
+    async def test_a_question_of_the_shell_gets_one_answer(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel({"default": [says("@tom?")]}), options()) as bench:
+            assert (await bench.say("hello", is_one_shot=True)).text == "@tom?"
+            await bench.quiet()
+            assert len(bench.requests) == 1
+
     async def test_two_that_are_addressed_answer_one_after_the_other(self, memory_store: InMemoryStore) -> None:
         model = scripted(who=[says("I do.")], you=[says("Me too.")])
         async with running(memory_store, model, options()) as bench:

@@ -29,6 +29,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tool import Effect, Tool
 from tests.callers import by, run
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.gateways import edit_of
 from tests.kernels import make_kernel
 from tests.made_settings import make_settings
 from tests.turns import WAIT, Bench, Options, Played, calls, running, says
@@ -153,6 +154,7 @@ class TestChanging:
             (f",view.add {SOURCE} everything", "what"),
             (f",view.add {SOURCE} count=51", "count"),
             (f",view.add {SOURCE} count=-1", "count"),
+            (f",view.add {SOURCE} agent=Cook", "small letters"),
             (f",view.add {SOURCE} anchors from=x", "what=newest"),
             (",view.add", "session"),
         ],
@@ -381,11 +383,26 @@ class TestLive:
             await view.bench.say("and now?")
             assert view.shown().count("swordfish") == 1
 
+    @pytest.mark.parametrize("what", ["newest", "search"])
+    async def test_a_message_that_was_corrected_and_is_answered_again_is_shown_it(
+        self, store: InMemoryStore, what: str
+    ) -> None:
+        async with viewing(store) as view:
+            await view.grant()
+            await view.add(what)
+            await view.bench.say("where is that hotel?", message="m1")
+            await view.bench.gate.receive(edit_of("m1", "what is that hotel called?"))
+            await view.bench.quiet()
+            await view.tell("the hotel is called Alpina")
+            await view.bench.say(",retry")
+            assert "Alpina" in view.shown()
+            await view.assert_rebuilt()
+
     async def test_a_view_for_a_named_agent_shows_the_bot_itself_nothing(self, store: InMemoryStore) -> None:
         async with viewing(store) as view:
             await view.grant()
             await view.tell("the code is swordfish")
-            await view.add(agent="cook")
+            assert "cook is shown in" in (await view.bench.say(f",view.add {SOURCE} agent=cook")).text
             await view.bench.say("the code?")
             assert "swordfish" not in view.shown()
 
