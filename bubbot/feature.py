@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo
 
 from bubbot.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn, BeforeStep
 from bubbot.ports.access import MayRead, may_read_nothing
+from bubbot.ports.agents import FindAgent, find_no_agent
+from bubbot.ports.approvals import AskApproval, FindApproval
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
@@ -87,6 +89,9 @@ class Kernel:
         list_tools: returns all tools of the bot, under the settings in force.
         strategies: the context strategies.
         recompose: builds the request of a recorded step as this code would; None for features that stay when settings change.
+        ask: asks people a question with a card; None without approvals.
+        find_answer: returns the answer to such a question.
+        find_agent: returns an agent that may be called in a chat, by the session and its name; None if there is none.
     """
 
     home: Path
@@ -116,6 +121,9 @@ class Kernel:
     find_heads: FindHeads = find_no_heads
     may_read: MayRead = may_read_nothing
     recompose: Recompose | None = None
+    ask: AskApproval | None = None
+    find_answer: FindApproval | None = None
+    find_agent: FindAgent = find_no_agent
 
 
 @dataclass(frozen=True, kw_only=True)

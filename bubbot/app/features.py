@@ -55,6 +55,7 @@ from bubbot.gateway.owner import OwnerChat, OwnerNames
 from bubbot.home import Home
 from bubbot.middleware import AroundDelivery, AroundModel
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
+from bubbot.ports.agents import Agent
 from bubbot.ports.channel import HUMAN_ORIGIN, TERMINAL_CHANNEL, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.memory import InstalledMemory
@@ -194,6 +195,10 @@ class BotFeatures:
             if "approvals" in names
             else None
         )
+        self._agents: ConfiguredAgents | None = None
+        kernel = replace(kernel, find_agent=self._find_agent)
+        if self.approvals is not None:
+            kernel = replace(kernel, ask=self.approvals.ask, find_answer=self.approvals.service.find_answer)
         self._lasting: dict[str, Feature] = {}
         self._factories = {factory.name: factory for factory in factories}
         self._sections: dict[str, SettingsSection | None] = {}
@@ -347,9 +352,14 @@ class BotFeatures:
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
 
+    def _find_agent(self, session: str, name: str) -> Agent | None:
+        """See `FindAgent`."""
+        agents = self._agents
+        return agents.make(name) if agents is not None and agents.may_call(name, session) else None
+
     def _build_agents(self, settings: Settings, models: ModelSet) -> Feature:
         kernel = self._kernel
-        agents = ConfiguredAgents(
+        agents = self._agents = ConfiguredAgents(
             settings.section(AgentsSettings),
             settings.bot.name,
             kernel.list_tools,

@@ -6,9 +6,9 @@ share a tape: each model sees its own words as its own, and those of the others 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from bubbot.ports.channel import CommandInfo, Inbound
 from bubbot.ports.memory import ZONES_VIEW
@@ -147,6 +147,15 @@ class AgentDirectory(Protocol):
     async def choose(self, tape: TapeHandle, inbounds: Sequence[Inbound]) -> Agent:
         """Return the agent that answers these messages of the chat with this tape."""
         ...
+
+
+FindAgent: TypeAlias = Callable[[str, str], Agent | None]
+"""Return the agent of a name that may be called in a session; None if there is none."""
+
+
+def find_no_agent(_session: str, _name: str) -> Agent | None:
+    """Find nobody: there are no agents."""
+    return None
 
 
 class OnlyTheBot:

@@ -15,6 +15,7 @@ from bubbot.ports.channel import (
     AGENT_ORIGIN,
     APPROVAL_ORIGIN,
     HUMAN_ORIGIN,
+    TASK_ORIGIN,
     Button,
     Deletion,
     Edit,
@@ -356,9 +357,9 @@ class Turn:
 
     @property
     def works_for_person(self) -> bool:
-        """True if a person wrote what it answers, or said yes to what it continues, or if an agent asks it for a person."""
+        """True if a person wrote what it answers, or said yes to what it continues, or if an agent or a task goes on for one."""
         origins = {accepted.inbound.origin for accepted in self.inbounds} or {self.origin}
-        return origins <= {HUMAN_ORIGIN, APPROVAL_ORIGIN, AGENT_ORIGIN}
+        return origins <= {HUMAN_ORIGIN, APPROVAL_ORIGIN, AGENT_ORIGIN, TASK_ORIGIN}
 
     @property
     def has_power_over_other_chats(self) -> bool:

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import Literal
 
-from bubbot.ports.channel import AGENT_ORIGIN, Deletion, Edit, Inbound
+from bubbot.ports.channel import AGENT_ORIGIN, TASK_ORIGIN, Deletion, Edit, Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.router import holds_command, is_overtaking
 from bubbot.tape.handle import Clock
@@ -95,9 +95,9 @@ class MessageQueue:
         return sum(not is_overtaking(item.accepted.inbound) for item in waiting)
 
     def add(self, item: QueuedMessage | TapeChange) -> None:
-        """Add an item at the end; what agents ask each other waits behind what people write."""
+        """Add an item at the end; that with which the bot itself goes on waits behind what people write."""
         calls: list[QueuedMessage | TapeChange] = []
-        while self._items and not _is_agent_call(item) and _is_agent_call(self._items[-1]):
+        while self._items and not _gives_way(item) and _gives_way(self._items[-1]):
             calls.append(self._items.pop())
         self._items.append(item)
         self._items.extend(reversed(calls))
@@ -119,8 +119,10 @@ class MessageQueue:
         """List what agents ask each other, all or the chain that began with the message of this platform id."""
         calls: list[QueuedMessage] = []
         for item in reversed(self._items):
-            if not (isinstance(item, QueuedMessage) and _is_agent_call(item)):
+            if not _gives_way(item) or not isinstance(item, QueuedMessage):
                 break
+            if item.accepted.inbound.origin != AGENT_ORIGIN:
+                continue
             call = item.accepted.inbound.call
             if not message or (call is not None and call.message == message):
                 calls.append(item)
@@ -324,8 +326,9 @@ def _is_to_same(item: QueuedMessage, first: QueuedMessage) -> bool:
     return inbound.sender.id == other.sender.id and inbound.agents == other.agents
 
 
-def _is_agent_call(item: QueuedMessage | TapeChange) -> bool:
-    return isinstance(item, QueuedMessage) and item.accepted.inbound.origin == AGENT_ORIGIN
+def _gives_way(item: QueuedMessage | TapeChange) -> bool:
+    """Return true for a call of an agent, and for the next step of a task: people come first."""
+    return isinstance(item, QueuedMessage) and item.accepted.inbound.origin in (AGENT_ORIGIN, TASK_ORIGIN)
 
 
 def _may_join(waiting: QueuedMessage) -> bool:

@@ -28,6 +28,7 @@ from bubbot.middleware import AroundTurn, wrap
 from bubbot.ports.agents import Agent, AgentDirectory, OnlyTheBot, writer_of
 from bubbot.ports.channel import (
     AGENT_ORIGIN,
+    TASK_ORIGIN,
     ButtonSet,
     Deletion,
     Inbound,
@@ -208,8 +209,8 @@ class SessionRuntime:
 
     @property
     def is_answering_person(self) -> bool:
-        """True if a turn is running with which no agent asks another one."""
-        return any(message.accepted.inbound.origin != AGENT_ORIGIN for message in self._current)
+        """True if a turn is running with which neither an agent asks another one nor a task goes on."""
+        return any(message.accepted.inbound.origin not in (AGENT_ORIGIN, TASK_ORIGIN) for message in self._current)
 
     @property
     def queue_length(self) -> int:

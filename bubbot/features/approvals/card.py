@@ -108,6 +108,8 @@ class ApprovalCard:
         if self.chat:
             who = say("approval_who_elsewhere", who=who, chat=code(self.chat))
         title = "approval_title_cut_off" if asked.is_cut_off else "approval_title"
+        if self.opened.command:
+            return "\n\n".join([say("approval_title_question", id=asked.id, who=who), *self._format_question()])
         if agent := self.opened.agent_title or "":
             parts = [say(f"{title}_agent", id=asked.id, who=who, agent=escape_markdown(clean_name(agent)))]
         else:
@@ -140,6 +142,12 @@ class ApprovalCard:
                 parts.append(say("approval_always_rest", tools=", ".join(map(code, rest))))
         return "\n\n".join(parts)
 
+    def _format_question(self) -> list[str]:
+        """Format what a question of a feature is about."""
+        if self._is_long:
+            return [self.texts.say("approval_call_in_file", tool=code(call.tool)) for call in self.asked.calls]
+        return [fence(show_details(call.details)) for call in self.asked.calls]
+
     @property
     def _is_long(self) -> bool:
         shown = "\n".join(f"{call.tool}\n{fence(show_details(call.details))}" for call in self.asked.calls)
@@ -152,8 +160,9 @@ class ApprovalCard:
 
     def _buttons(self) -> list[Button]:
         say, asked = self.texts.say, self.asked
+        yes = "approval_button_again" if asked.is_cut_off else "approval_button_once"
         labels = {
-            "once": say("approval_button_again" if asked.is_cut_off else "approval_button_once"),
+            "once": say("approval_button_yes" if self.opened.command else yes),
             "chat": say("approval_button_chat"),
             "always": say("approval_button_always"),
         }

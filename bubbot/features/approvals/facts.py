@@ -180,6 +180,7 @@ class ApprovalOpened(Fact):
         digests: those of its calls.
         agent: the agent that goes on after the answer; empty for the bot itself among others; absent if it is alone.
         agent_title: its name for people, if several live in the chat.
+        command: what the chat runs after the answer to a question of a feature; absent for calls of a model.
     """
 
     EVENTS = ("approval.opened",)
@@ -205,6 +206,7 @@ class ApprovalOpened(Fact):
     digests: tuple[str, ...]
     agent: str | UnsetType = UNSET
     agent_title: str | UnsetType = UNSET
+    command: str | UnsetType = UNSET
 
     @property
     def subject(self) -> str:

@@ -17,6 +17,7 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.source import ApprovalTurns
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.approvals.workspace import WorkspaceGuard
+from bubbot.ports.approvals import AskApproval
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
@@ -29,6 +30,7 @@ class ApprovalsFeature:
 
     Attributes:
         service: open cards and grants.
+        ask: asks people a question of another feature.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class ApprovalsFeature:
         self._workspace = WorkspaceGuard(self.service, list_tools)
         self._turns = ApprovalTurns(kernel.role_of)
         self._role_of, self._texts = kernel.role_of, kernel.texts
+        self.ask: AskApproval = self._gate.ask
 
     def feature(self) -> Feature:
         """Build the record."""

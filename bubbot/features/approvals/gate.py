@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
+from hashlib import sha256
 from typing import Protocol, TypeAlias
 
 from msgspec import UNSET
@@ -44,10 +45,12 @@ from bubbot.features.approvals.service import (
 from bubbot.features.approvals.state import APPROVALS_TAPE, covers
 from bubbot.formatting import clean
 from bubbot.middleware import CallNext, ToolInvocation
+from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import APPROVAL_ORIGIN, Outbound, Role
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
+from bubbot.runtime.router import holds_command
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape.entry import Kind, TapeEntry
@@ -153,10 +156,11 @@ def make_waiting(
 
 @dataclass
 class TurnCard:
-    """A card that a turn or a sub-task has begun, and not written yet."""
+    """A card that a turn or a sub-task has begun, and not written yet; `question` is that of a feature, if it is one."""
 
     id: str
     calls: list[WaitingCall] = field(default_factory=list)
+    question: ApprovalQuestion | None = None
 
 
 CardKey: TypeAlias = tuple[str, Verdict, bool]
@@ -256,6 +260,17 @@ class CallGate:
         async with approvals.deciding:
             waiting = await self._check(call, call.call, call.plan)
         return await call_next(call) if waiting is None else waiting
+
+    async def ask(self, turn: Turn, question: ApprovalQuestion) -> str:
+        """Ask a question of a feature, which is no call of a model; see `AskApproval`."""
+        digest = sha256(question.details.encode()).hexdigest()
+        stored = StoredCall("", question.about, question.about, "{}", digest, clean(question.details), "", None)
+        verdict = Verdict.CONFIRM if question.by == "asker" else Verdict.ASK
+        shown = tuple(dict.fromkeys([*turn.shown.world[:1], *(entry for entry, _ in turn.shown.people[:1])]))
+        waiting = WaitingCall(stored, Decision(verdict, EffectRow.INSIDE, (), shown), ("question",))
+        number = await self._service.new_id()
+        await run_uninterrupted(self._write_card(turn.root, TurnCard(number, [waiting], question)))
+        return number
 
     async def _check(self, call: ToolInvocation, made: ToolCall, plan: CallPlan) -> str | None:
         """Decide about a call, and write down why; return what a model is told if it waits for a yes, None if it runs.
@@ -441,11 +456,12 @@ class CallGate:
             tuple(call.digest for call in asked.calls),
             UNSET if turn.agent.viewer is None else turn.agent.viewer,
             turn.agent.title if turn.agent.is_among_others else UNSET,
+            card.question.command if card.question else UNSET,
         )
         is_here = opened.card == turn.session
         texts = turn.texts if is_here else await service.find_texts(opened)
         drawn = ApprovalCard(asked, opened, texts, turn.zone, await service.name_elsewhere(tape, opened, texts))
-        seconds = int(service.settings.hours * HOUR_SECONDS)
+        seconds = int((card.question.hours if card.question else service.settings.hours) * HOUR_SECONDS)
         message = drawn.message(opened.card, service.settings.role, seconds=seconds)
         if not self._stage(turn, card_key(card.id), message) and not is_here:
             opened, home = replace(opened, card=turn.session), find_chat(turn.session)
@@ -481,7 +497,7 @@ class CallGate:
             tuple(dict.fromkeys(reason for call in card.calls for reason in call.why)),
             tuple(tainted),
             ("once", "chat", "always") if can_stand else ("once",),
-            self._service.expires,
+            self._service.expires_after(card.question.hours) if card.question else self._service.expires,
             turn.sender.id,
             first.channel,
             first.chat,
@@ -503,8 +519,8 @@ class CallGate:
             turn.fixed_reply = turn.texts.say("approval_gone", id=number)
             await self._correct_card(turn, number, ())
             return
-        if decided.fact.verdict != "approved":
-            return
+        if decided.fact.verdict != "approved" or holds_command(turn.inbounds[0].inbound):
+            return  # a question of a feature goes on with its command, which looks at the answer
         calls = asked.fact.calls
         approved = ApprovedCalls(asked.fact, _find_begun(facts) & {call.id for call in calls})
         turn.metadata[ApprovedCalls] = approved

@@ -31,6 +31,7 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState
 from bubbot.gateway.names import name_chat
 from bubbot.gateway.quarantine_view import QuarantineView
+from bubbot.ports.approvals import ApprovalAnswer
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry, timestamp
@@ -175,7 +176,11 @@ class ApprovalService:
     @property
     def expires(self) -> str:
         """The moment at which a card that is written now means no."""
-        return timestamp(self._now() + timedelta(hours=self.settings.hours))
+        return self.expires_after(self.settings.hours)
+
+    def expires_after(self, hours: float) -> str:
+        """Return the moment so many hours from now, ISO 8601 in UTC."""
+        return timestamp(self._now() + timedelta(hours=hours))
 
     def may_answer(self, card: ApprovalOpened, decider: Decider) -> bool:
         """Return true if this person may say yes or no to a card, from this chat."""
@@ -271,6 +276,13 @@ class ApprovalService:
     async def find_decision(self, number: str) -> Cited[ApprovalDecided] | None:
         """Return the answer to a card; None without one."""
         return await find_fact(self._tape, ApprovalDecided, decided_key(number))
+
+    async def find_answer(self, number: str) -> ApprovalAnswer | None:
+        """Return the answer to a question of a feature; see `FindApproval`."""
+        if (decided := await self.find_decision(number)) is None:
+            return None
+        fact = decided.fact
+        return ApprovalAnswer(fact.verdict == "approved", fact.by, fact.person, fact.reason, decided.date)
 
     async def _find_opened(self, number: str) -> Card | None:
         return await find_fact(self._tape, ApprovalOpened, opened_key(number))
@@ -501,9 +513,11 @@ def continued_entry(number: str) -> TapeEntry:
 
 
 def continuation_inbound(card: Card, decided: ApprovalDecided, time: str) -> Inbound:
-    """Build the inbound with which a chat goes on after an answer. Its text is for the model."""
+    """Build the inbound with which a chat goes on after an answer. Its text is for the model, or the command of a question."""
     opened = card.fact
-    if decided.verdict == "approved":
+    if opened.command:
+        text = opened.command
+    elif decided.verdict == "approved":
         text = (
             f"[Approval {opened.id}: allowed ({decided.scope}). The calls that were waiting run now, as they were stored; "
             "their results follow. Go on with the task.]"

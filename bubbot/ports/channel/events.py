@@ -46,6 +46,8 @@ AGENT_ORIGIN = "agent"
 """The origin of an inbound with which an agent, or a person who addressed several, asks a further one."""
 APPROVAL_ORIGIN = "approval"
 """The origin of an inbound that continues a chat after a person has said yes or no."""
+TASK_ORIGIN = "task"
+"""The origin of an inbound with which a chat goes on with the run of a task that a person began."""
 
 
 class Sender(Struct, frozen=True, forbid_unknown_fields=True):
