@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-import msgspec
-
 from bubbot.features.tasks.config import find_placeholders
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.graph import TaskGraph
@@ -167,5 +165,5 @@ class _Checker:
 
 def _changed(node: TaskNode, names: Collection[str]) -> list[str]:
     """Return which of these fields of a node differ from their default."""
-    fields = {field.name: field.default for field in msgspec.structs.fields(node)}
-    return [name for name in names if getattr(node, name) != fields[name]]
+    default = TaskNode()
+    return [name for name in names if getattr(node, name) != getattr(default, name)]

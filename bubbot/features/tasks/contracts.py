@@ -15,6 +15,8 @@ from bubbot.features.tasks.sources import find_non_json, is_too_deep, refuse_con
 MAX_PROBLEMS = 5
 """Problems of an artifact that a model is told at once."""
 MAX_PROBLEM_CHARS = 300
+MAX_TRIES = 1_000
+"""Brackets of a text that may begin a value: each costs time, also if it is none, such as that of a footnote."""
 _FENCE = re.compile(
     r"^[ \t]*```[ \t]*(?:json)?[ \t]*\r?\n(?P<text>.*?)^[ \t]*```[ \t]*\r?$", re.MULTILINE | re.DOTALL | re.IGNORECASE
 )
@@ -110,7 +112,7 @@ def _scan(text: str, decoder: json.JSONDecoder) -> tuple[list[Any], str]:
     """
     values: list[Any] = []
     open_brackets: list[str] = []
-    failure, place = "", 0
+    failure, place, tries = "", 0, 0
     while bracket := _BRACKET.search(text, place):
         place = bracket.end()
         if bracket[0] in "}]":
@@ -118,6 +120,9 @@ def _scan(text: str, decoder: json.JSONDecoder) -> tuple[list[Any], str]:
                 return values, failure or f"the {bracket[0]} at character {bracket.start()} closes nothing"
             continue
         if not open_brackets:
+            tries += 1
+            if tries > MAX_TRIES:
+                return values, f"there are more than {MAX_TRIES} brackets around it: write the JSON alone"
             try:
                 value, place = decoder.raw_decode(text, bracket.start())
             except ValueError as error:

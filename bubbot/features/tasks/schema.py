@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import msgspec
@@ -196,7 +197,7 @@ class _Reader:
 
     def _read_fields(self, kind: type[Struct], table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         """Return the values of a table that are right; `nodes` and `artifact` are read elsewhere."""
-        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        fields = _list_types(kind)
         values = {}
         for key, value in table.items():
             path = _name_path(prefix, key)
@@ -207,10 +208,10 @@ class _Reader:
             elif key not in ("nodes", "artifact"):
                 length = _read_length(value) if key in _LENGTHS else value
                 try:
-                    values[key] = msgspec.convert(length, fields[key].type)
+                    values[key] = msgspec.convert(length, fields[key])
                 except msgspec.ValidationError:
                     form = _LENGTH_FORM if key in _LENGTHS else ""
-                    self.problems += _explain(path, value, fields[key].type, form)
+                    self.problems += _explain(path, value, fields[key], form)
         return values
 
     def _read_artifact(self, path: str, value: Any) -> Any:
@@ -232,6 +233,12 @@ class _Reader:
 
     def _report(self, path: str, message: str) -> None:
         self.problems.append(Problem(path, message))
+
+
+@cache
+def _list_types(kind: type[Struct]) -> Mapping[str, Any]:
+    """Return the types of the fields by name. To find them takes longer than to read a node, so it is done once."""
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
 def _read_length(value: Any) -> Any:

@@ -90,9 +90,9 @@ def read_toml(text: str, path: str) -> dict[str, Any]:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         place = _TOML_PLACE.search(str(error))
-        line = f":{place['line']}" if place and place["line"] else ""
-        reason = _TOML_PLACE.sub(" at its end" if place and not line else "", str(error))
-        raise DefinitionInvalid([Problem(f"{path}{line}", f"the file is not TOML: {reason}")]) from error
+        line = place["line"] if place and place["line"] else text.count("\n") + 1  # else it is the end of the file
+        reason = _TOML_PLACE.sub("", str(error))
+        raise DefinitionInvalid([Problem(f"{path}:{line}", f"the file is not TOML: {reason}")]) from error
     except RecursionError:
         table = None
     if table is None or is_too_deep(table):

@@ -39,7 +39,11 @@ def override_refused(*words: str) -> list[str]:
 
 
 def test_tables_merge_and_scalars_and_lists_are_replaced_with_their_origin() -> None:
-    layers = [("product", PRODUCT), ("home", {"limits": {"days": [3]}}), ("task", {"version": "2.0", "mode": "dry"})]
+    layers: list[tuple[str, Mapping[str, Any]]] = [
+        ("product", PRODUCT),
+        ("home", {"limits": {"days": [3]}}),
+        ("task", {"version": "2.0", "mode": "dry"}),
+    ]
     assert layer_config(layers) == {
         "version": ConfigValue("2.0", "task"),
         "limits.items": ConfigValue(5, "product"),
@@ -70,7 +74,10 @@ def test_all_problems_are_told_at_once() -> None:
         ("task", {"version": {}, "share": float("nan")}),
     )
     assert len(problems) == 5
-    assert "config.since: the value in home holds a date, 2026-01-01, which JSON does not have: write it as a text in quotes." in problems
+    assert (
+        "config.since: the value in home holds a date, 2026-01-01, which JSON does not have: write it as a text in quotes."
+        in problems
+    )
     assert "config: home has the key 'a.b': a key has only letters, digits, _ and -." in problems
 
 
@@ -118,7 +125,9 @@ def test_all_wrong_overrides_are_told_at_once() -> None:
     problems = override_refused("limits.items", "=3", "zzz=1", "limits={qqq=1}", "version=2")
     assert len(problems) == 4
     assert problems[0] == "with: 'limits.items' is not KEY=VALUE."
-    assert problems[2] == "with 'zzz': no layer of the config has this key; there are: version, limits.items, limits.days."
+    assert (
+        problems[2] == "with 'zzz': no layer of the config has this key; there are: version, limits.items, limits.days."
+    )
 
 
 def test_an_override_keeps_the_form_of_its_key() -> None:

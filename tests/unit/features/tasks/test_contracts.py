@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.tasks.contracts import MAX_PROBLEMS, ArtifactInvalid, find_contract_problems, parse_artifact
+from bubbot.features.tasks.contracts import (
+    MAX_PROBLEMS,
+    MAX_TRIES,
+    ArtifactInvalid,
+    find_contract_problems,
+    parse_artifact,
+)
 
 CONTRACT: dict[str, Any] = {
     "type": "object",
@@ -68,6 +74,11 @@ def test_two_values_that_fit_are_refused() -> None:
     assert refused(f"{TEXT} or {TEXT}") == ("the text has 2 JSON values, and must have exactly one",)
 
 
+def test_a_thousand_brackets_around_a_value_are_allowed_and_no_more() -> None:
+    assert parse_artifact("[a]" * (MAX_TRIES - 1) + TEXT, CONTRACT) == GOOD
+    assert "write the JSON alone" in refused("[a]" * MAX_TRIES + TEXT)[0]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -87,7 +98,10 @@ def test_what_is_no_json_is_refused(text: str, expected: str) -> None:
 
 def test_a_broken_contract_is_told_in_the_words_of_the_validator_with_the_place() -> None:
     problems = refused('{"items": [{"title": "a"}, {"title": 3}, {}]}')
-    assert set(problems) == {"at $.items[1].title: 3 is not of type 'string'", "at $.items[2]: 'title' is a required property"}
+    assert set(problems) == {
+        "at $.items[1].title: 3 is not of type 'string'",
+        "at $.items[2]: 'title' is a required property",
+    }
     assert problems[0].startswith("at $.items[2]:")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.schema import TaskNode, TaskSchema
 
@@ -9,7 +11,9 @@ from bubbot.features.tasks.schema import TaskNode, TaskSchema
 def graph(result: str = "", gates: str = "", **after: str) -> TaskGraph:
     """A graph of nodes, each with the words of what it waits for."""
     nodes = {
-        name: TaskNode(after=tuple(parents.split()), **{"confirm" if name in gates.split() else "prompt": "x"})
+        name: TaskNode(after=tuple(parents.split()), prompt="x")
+        if name not in gates.split()
+        else TaskNode(after=tuple(parents.split()), confirm="x")
         for name, parents in after.items()
     }
     return TaskGraph(TaskSchema(nodes=nodes, result=result))
@@ -40,7 +44,7 @@ def test_the_order_lacks_what_can_never_begin() -> None:
 def test_a_cycle_is_found_in_the_direction_of_the_run() -> None:
     found = graph(a="c", b="a", c="b", d="").find_cycle()
     assert found[0] == found[-1]
-    assert {*zip(found, found[1:], strict=False)} == {("a", "b"), ("b", "c"), ("c", "a")}
+    assert {*pairwise(found)} == {("a", "b"), ("b", "c"), ("c", "a")}
 
 
 def test_a_node_that_waits_for_itself_is_a_cycle() -> None:
