@@ -188,8 +188,9 @@ class _Reader:
         if len(self.problems) > count:
             return None
         node = TaskNode(**values)
-        if bool(node.prompt.strip()) == bool(node.confirm.strip()):
-            has = "both prompt and confirm" if node.prompt else "neither prompt nor confirm"
+        has_both = node.prompt and node.confirm
+        if has_both or not (node.prompt + node.confirm).strip():
+            has = "both prompt and confirm" if has_both else "neither prompt nor confirm"
             self._report(
                 path, f"it has {has}: write exactly one, prompt for a model or confirm for a question to people"
             )

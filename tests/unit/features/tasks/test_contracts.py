@@ -61,7 +61,7 @@ def test_the_inner_part_of_an_artifact_that_broke_off_is_no_artifact() -> None:
     assert "broken JSON value" in problems[0]
 
 
-@pytest.mark.parametrize("text", ["{'items': [1]}", '{"items": [1],', '"items": [1]}', "[1] }"])
+@pytest.mark.parametrize("text", ["{'items': [1]}", '{"items": [1],', '"items": [1]}', "[1] }", '[1] and {"b": '])
 def test_nothing_within_brackets_that_are_no_json_counts(text: str) -> None:
     assert "broken JSON value" in refused(text, {"type": "array"})[0]
 
@@ -179,5 +179,8 @@ def test_a_contract_that_only_refers_to_itself_fits_nothing() -> None:
     assert "refers to itself without an end" in refused("1", {"$ref": "#"})[0]
 
 
-def test_no_reference_is_fetched_even_of_a_contract_that_nobody_checked() -> None:
+def test_no_reference_is_fetched_even_of_a_contract_that_nobody_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("urllib.request.urlopen", lambda *address, **_more: asked.append(address))
     assert "which it does not have" in refused("1", {"$ref": "http://127.0.0.1:9/items.json"})[0]
+    assert asked == []

@@ -163,7 +163,10 @@ def test_a_wrong_time_limit_is_told_both_forms(written: str) -> None:
     assert 'must be a number of seconds from 1 to 86400, or a length such as "90m" or "2h"' in problem
 
 
-@pytest.mark.parametrize("lines", ['prompt = "x"\nconfirm = "y"', "", 'prompt = " "', 'title = "x"'])
+@pytest.mark.parametrize(
+    "lines",
+    ['prompt = "x"\nconfirm = "y"', 'prompt = "x"\nconfirm = " "', "", 'confirm = " "', 'prompt = " "', 'title = "x"'],
+)
 def test_a_node_has_exactly_one_of_prompt_and_confirm(lines: str) -> None:
     (problem,) = refused(f"[nodes.a]\n{lines}")
     assert "write exactly one" in problem
