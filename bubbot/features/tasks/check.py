@@ -1,0 +1,171 @@
+"""What is wrong with a definition before anything runs: its graph, and what its nodes name that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from bubbot.features.tasks.config import find_placeholders
+from bubbot.features.tasks.definition import TaskDefinition
+from bubbot.features.tasks.graph import TaskGraph
+from bubbot.features.tasks.schema import TaskNode
+from bubbot.features.tasks.sources import Problem, hint_nearest, list_words
+from bubbot.ports.channel import Role
+
+_OF_MODELS = ("agent", "model", "strategy", "tools", "artifact")
+"""Keys that say nothing of a gate."""
+_OF_GATES = ("by", "hours")
+
+
+def check_definition(
+    definition: TaskDefinition,
+    *,
+    tools: Mapping[str, Role],
+    role: Role,
+    agents: Collection[str],
+    models: Collection[str] | None,
+    harness_problems: Sequence[Problem] = (),
+) -> list[Problem]:
+    """Return everything that is wrong with a task for a person of a role: what keeps it from running first, then warnings.
+
+    Args:
+        definition: the task.
+        tools: the tools that nodes can use, each with the least role that may use it.
+        role: of the person who would run it.
+        agents: the names of the agents that nodes can name.
+        models: the names of the models that nodes can name; None if any name may be a model.
+        harness_problems: what was found in the scripts; an error if the scripts can't be read, a warning if a step can never
+            fire.
+    """
+    checker = _Checker(definition, tools, role, agents, models)
+    problems = [*checker.find_problems(), *harness_problems]
+    return sorted(dict.fromkeys(problems), key=lambda problem: problem.is_warning)
+
+
+class _Checker:
+    """Checks one definition for one person."""
+
+    def __init__(
+        self,
+        definition: TaskDefinition,
+        tools: Mapping[str, Role],
+        role: Role,
+        agents: Collection[str],
+        models: Collection[str] | None,
+    ) -> None:
+        self._schema = definition.schema
+        self._nodes = definition.schema.nodes
+        self._config = definition.config
+        self._graph = TaskGraph(definition.schema)
+        self._tools = tools
+        self._role = role
+        self._agents = agents
+        self._models = models
+
+    def find_problems(self) -> Iterator[Problem]:
+        """Yield problems, those of the whole task first, then by node in the order of the file."""
+        needed = Role(self._schema.role)
+        if not self._role.at_least(needed):
+            yield Problem(
+                "role", f"only {needed.value}s may run the task, and this is checked for a {self._role.value}"
+            )
+        yield from self._check_result()
+        cycle = self._graph.find_cycle()
+        if cycle:
+            loop = " → ".join(cycle if len(cycle) <= 12 else [*cycle[:10], "…", cycle[-1]])
+            yield Problem(
+                f"nodes.{cycle[0]}.after",
+                f"nodes wait for each other in a loop, {loop}: remove one of these dependencies",
+            )
+        reachable = {*self._graph.list_order()}
+        for name, node in self._nodes.items():
+            yield from self._check_parents(name, node, reachable, cycle)
+            yield from self._check_gate(name, node) if node.is_gate else self._check_turn(name, node)
+            yield from self._check_placeholders(name, node)
+
+    def _check_result(self) -> Iterator[Problem]:
+        result = self._schema.result
+        if not result:
+            return
+        if result not in self._nodes:
+            yield Problem("result", f"{result!r} is not a node{self._hint_node(result)}")
+        elif self._nodes[result].is_gate:
+            yield Problem("result", f"{result!r} is a gate, which has no artifact: name a node with a prompt")
+
+    def _check_parents(
+        self, name: str, node: TaskNode, reachable: Collection[str], cycle: Collection[str]
+    ) -> Iterator[Problem]:
+        where = f"nodes.{name}.after"
+        unknown = [parent for parent in self._graph.parents[name] if parent not in self._nodes]
+        for parent in unknown:
+            yield Problem(where, f"{parent!r} is not a node{self._hint_node(parent)}")
+        if len(self._graph.parents[name]) < len(node.after):
+            yield Problem(where, "it names a node twice: remove one of them", is_warning=True)
+        if name not in reachable and name not in cycle and not unknown:
+            stuck = [parent for parent in self._graph.parents[name] if parent not in reachable]
+            message = f"the node is unreachable: it waits for {list_words(stuck)}, which can never begin"
+            yield Problem(where, message)
+        readers = [child for child in self._graph.children[name] if "artifacts" in self._nodes[child].shown]
+        if readers and not node.is_gate and node.artifact is None:
+            message = f"missing contract: {list_words(readers)} will read any text that it writes; add a JSON Schema"
+            yield Problem(f"nodes.{name}.artifact", message, is_warning=True)
+
+    def _check_turn(self, name: str, node: TaskNode) -> Iterator[Problem]:
+        """Check a node with a prompt."""
+        for field, what, value, names in (
+            ("agent", "an agent", node.agent, self._agents),
+            ("model", "a model", node.model, self._models),
+        ):
+            if value and names is not None and value not in names:
+                hint = hint_nearest(value, names, otherwise=f"; there are: {list_words(sorted(names))}")
+                yield Problem(f"nodes.{name}.{field}", f"{value!r} is not {what}{hint}")
+        for pattern in node.tools:
+            yield from self._check_tool(f"nodes.{name}.tools", pattern)
+        for field in _changed(node, _OF_GATES):
+            message = "only a gate has it, and this node has a prompt: remove it"
+            yield Problem(f"nodes.{name}.{field}", message, is_warning=True)
+
+    def _check_tool(self, where: str, pattern: str) -> Iterator[Problem]:
+        matching = [tool for tool in self._tools if fnmatchcase(tool, pattern)]
+        if not matching:
+            yield Problem(where, f"{pattern!r} names no tool{hint_nearest(pattern, self._tools)}")
+        elif not any(self._role.at_least(self._tools[tool]) for tool in matching):
+            least = next(role for role in Role if any(self._tools[tool] is role for tool in matching))
+            yield Problem(where, f"a {self._role.value} may not use {pattern!r}, which needs the role {least.value}")
+
+    def _check_gate(self, name: str, node: TaskNode) -> Iterator[Problem]:
+        if node.prompt:
+            yield Problem(
+                f"nodes.{name}.prompt", "people answer a gate, and no model is asked: remove prompt or confirm"
+            )
+        for field in _changed(node, _OF_MODELS):
+            yield Problem(f"nodes.{name}.{field}", f"people answer a gate, so it has no {field}: remove it")
+        if node.by == "owner" and not self._role.at_least(Role.OWNER):
+            waiting = self._graph.children[name]
+            message = f"only an owner can answer, and a {self._role.value} who runs the task cannot"
+            if waiting:
+                message += f": {list_words(waiting)} will wait for an owner"
+            yield Problem(f"nodes.{name}.by", message, is_warning=True)
+
+    def _check_placeholders(self, name: str, node: TaskNode) -> Iterator[Problem]:
+        for field, text in (("prompt", node.prompt), ("confirm", node.confirm)):
+            for key in find_placeholders(text):
+                if key in self._config:
+                    continue
+                if any(each.startswith(f"{key}.") for each in self._config):
+                    message = f"{{{key}}} stands for a table of the config: name one of its keys"
+                else:
+                    hint = hint_nearest(key, self._config, otherwise=f"; for the words {{{key}}} write {{{{{key}}}}}")
+                    message = f"{{{key}}} names no key of the config{hint}"
+                yield Problem(f"nodes.{name}.{field}", message)
+
+    def _hint_node(self, name: str) -> str:
+        return hint_nearest(name, self._nodes, otherwise=f"; there are: {list_words(self._nodes)}")
+
+
+def _changed(node: TaskNode, names: Collection[str]) -> list[str]:
+    """Return which of these fields of a node differ from their default."""
+    fields = {field.name: field.default for field in msgspec.structs.fields(node)}
+    return [name for name in names if getattr(node, name) != fields[name]]

@@ -1,0 +1,160 @@
+"""The texts that a task is made of: how they are read, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any, NoReturn
+
+from msgspec import Struct
+
+from bubbot.errors import ConfigError
+
+MAX_DEPTH = 64
+"""How deep the tables and lists of a source may be nested."""
+MAX_SHOWN_CHARS = 60
+"""Characters of a wrong value that are repeated."""
+MAX_SHOWN_PROBLEMS = 20
+"""Problems that an error spells out."""
+MIN_LIKENESS = 60
+"""The required similarity of two names, of 100: `serch` and `search` have 91."""
+_TOML_PLACE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+
+
+class Problem(Struct, frozen=True):
+    """What is wrong with a task; `str()` is one sentence.
+
+    Attributes:
+        where: a path within `task.toml` such as `nodes.summary.after`, `config.` and a key, or a file of the task's folder,
+            with a colon and the line if it is known.
+        message: what is wrong, and the fix, without the place and the full stop.
+        is_warning: the task can run in spite of it.
+    """
+
+    where: str
+    message: str
+    is_warning: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" + ("" if self.message.endswith(("?", ".")) else ".")
+
+
+class DefinitionInvalid(ConfigError):
+    """A task, or what a run changes of it, cannot be used.
+
+    Attributes:
+        problems: everything that is wrong, in the order of the sources.
+    """
+
+    kind = "definition_invalid"
+    problems: tuple[Problem, ...] = ()
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        lines = [str(problem) for problem in problems[:MAX_SHOWN_PROBLEMS]]
+        if rest := len(problems) - len(lines):
+            lines.append(f"There are {rest} more problems.")
+        super().__init__("\n".join(lines))
+        self.problems = tuple(problems)
+
+
+def hint_nearest(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:
+    """Return the end of a sentence about an unknown word: "; did you mean 'x'?", or `otherwise` if no candidate is close."""
+    from rapidfuzz import fuzz, process  # most words are known
+
+    near = process.extractOne(
+        word, sorted(candidates), scorer=fuzz.ratio, processor=str.lower, score_cutoff=MIN_LIKENESS
+    )
+    return f"; did you mean {near[0]!r}?" if near else otherwise
+
+
+def list_words(words: Iterable[str], most: int = 12) -> str:
+    """Return words with commas between them, and how many there are more."""
+    shown = list(words)
+    rest = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + rest if shown else "none"
+
+
+def show_value(value: object) -> str:
+    """Return a wrong value as people write it, at most `MAX_SHOWN_CHARS` characters of it."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    short = text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
+    return repr(short) if isinstance(value, str) else short
+
+
+def read_toml(text: str, path: str) -> dict[str, Any]:
+    """Read a TOML file of a task; `path` is shown in problems. Raise `DefinitionInvalid`."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = _TOML_PLACE.search(str(error))
+        line = place["line"] if place and place["line"] else text.count("\n") + 1  # else it is the end of the file
+        reason = _TOML_PLACE.sub("", str(error))
+        raise DefinitionInvalid([Problem(f"{path}:{line}", f"the file is not TOML: {reason}")]) from error
+    except RecursionError:
+        table = None
+    if table is None or is_too_deep(table):
+        raise DefinitionInvalid([_too_deep(path)])
+    return table
+
+
+def read_json(text: str, path: str) -> Any:
+    """Read a JSON file of a task; `path` is shown in problems. Raise `DefinitionInvalid`."""
+    try:
+        value = json.loads(text, parse_constant=refuse_constant)
+    except json.JSONDecodeError as error:
+        raise DefinitionInvalid([Problem(f"{path}:{error.lineno}", f"the file is not JSON: {error.msg}")]) from error
+    except ValueError as error:
+        raise DefinitionInvalid([Problem(path, f"the file is not JSON: {error}")]) from error
+    except RecursionError:
+        raise DefinitionInvalid([_too_deep(path)]) from None
+    if is_too_deep(value):
+        raise DefinitionInvalid([_too_deep(path)])
+    return value
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Refuse `NaN` and `Infinity`, which `json` reads though JSON has no such number. Raise `ValueError`."""
+    raise ValueError(f"JSON has no number {name}")
+
+
+def _too_deep(path: str) -> Problem:
+    return Problem(path, f"its tables and lists are nested deeper than {MAX_DEPTH}: make it flatter")
+
+
+def is_too_deep(value: object) -> bool:
+    """Return true if tables and lists are nested deeper than `MAX_DEPTH`. Does not recurse itself."""
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for each in level for inner in _parts(each)]
+        if not level:
+            return False
+    return True
+
+
+def find_non_json(value: object) -> str:
+    """Say what of a value is not JSON, such as a date; empty for nothing. The value is not too deep."""
+    if isinstance(value, Mapping):
+        return next((f"has the key {key!r}, which is not a text" for key in value if not isinstance(key, str)), "") or (
+            next(filter(None, map(find_non_json, (*value, *value.values()))), "")
+        )
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(find_non_json, value)), "")
+    if isinstance(value, str):
+        return "holds half of a surrogate pair, which is not valid text" if _has_surrogate(value) else ""
+    if value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+        return ""
+    what = f"holds the number {value}" if isinstance(value, float) else f"holds a {type(value).__name__}, {value}"
+    return f"{what}, which JSON does not have: write it as a text in quotes"
+
+
+def _has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _parts(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
