@@ -1,0 +1,1 @@
+"""Tasks: a graph of turns under a contract."""
