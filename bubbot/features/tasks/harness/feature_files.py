@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 
 from bubbot.errors import ConfigError
-from bubbot.features.tasks.harness.formula import And, Formerly, Formula, Implies, TracePredicate
+from bubbot.features.tasks.harness.formula import And, Constant, Formerly, Formula, Implies, TracePredicate
 from bubbot.features.tasks.harness.steps import (
     KEYWORDS,
     NEED_WHEN,
@@ -205,6 +205,7 @@ class _ScenarioReader:
         self._pickle = pickle
         self._lines = lines
         self._used: dict[Keyword, list[_UsedStep]] = {"Given": [], "When": [], "Then": []}
+        self._is_clear = True
 
     def read(self) -> None:
         """Add the rules of the scenario to the harness, or its problems."""
@@ -214,19 +215,22 @@ class _ScenarioReader:
             try:
                 self._read_step(pickled, line)
             except ValueError as error:
+                self._is_clear = False  # what follows from a step that is not understood would mislead
                 self._harness.report(self._path, line, str(error))
-        if self._pickle["steps"] and not self._used["Then"] and len(self._harness.problems) == number:
+        if self._pickle["steps"] and self._is_clear and not self._used["Then"]:
             message = f"The scenario {self._pickle['name']!r} has no Then, so it has no rule."
             self._harness.report(self._path, self._pickle["location"]["line"], message)
         if len(self._harness.problems) > number:
-            return  # what follows from a misunderstood step misleads
+            return
         scope = StepScope(next((each.values[0] for each in self._used["Given"] if each.step.kind == "scope"), ""))
-        conditions = [self._build(each, scope) for each in self._used["Given"] if each.step.kind != "scope"]
-        events = [self._build(each, scope) for each in self._used["When"]]
+        conditions = [
+            _make_formula(self._build(each, scope)) for each in self._used["Given"] if each.step.kind != "scope"
+        ]
+        events = [_make_formula(self._build(each, scope)) for each in self._used["When"]]
         if events:
             scope = StepScope(scope.node, _join([*events, *conditions]))
         for each in self._used["Then"]:
-            self._add_rule(each, _interpret(each.step, each.step.build(scope, *each.values), scope.trigger, conditions))
+            self._add_rule(each, _interpret(each.step, self._build(each, scope), scope.trigger, conditions))
 
     def _read_step(self, pickled: PickleStep, line: int) -> None:
         """Note a step. Raise `ValueError`, a sentence, if it cannot stand here."""
@@ -240,24 +244,31 @@ class _ScenarioReader:
         allowed = KEYWORDS[step.kind]
         if keyword not in allowed:
             raise ValueError(f"The step {text!r} cannot follow {keyword}; it can follow {' or '.join(allowed)}.")
-        self._check_place(keyword, step, text)
+        if self._is_clear and (problem := self._find_misplacement(keyword, step)):
+            self._harness.report(self._path, line, f"The step {text!r} {problem}.")
         self._used[keyword].append(_UsedStep(step, values, text, line))
 
-    def _check_place(self, keyword: Keyword, step: Step, text: str) -> None:
+    def _find_misplacement(self, keyword: Keyword, step: Step) -> str:
+        """Return what is wrong with the place of a step, or an empty text."""
         given, when, then = self._used.values()
         if keyword != "Then" and then:
-            raise ValueError(f"The step {text!r} comes after Then; begin a new scenario for it.")
+            return "comes after Then; begin a new scenario for it"
         if keyword == "Given" and when:
-            raise ValueError(f"The step {text!r} comes after When; put Given first.")
+            return "comes after When; put Given first"
         if step.kind == "scope" and any(each.step.kind == "scope" for each in given):
-            raise ValueError(f"The step {text!r} names a second node; begin a new scenario for it.")
+            return "names a second node; begin a new scenario for it"
         if keyword != "Given" and step.kind in NEED_WHEN and not when:
-            raise ValueError(f"The step {text!r} needs an event before it, such as: When tool {{tool}} is called.")
+            return "needs an event before it, such as: When tool {tool} is called"
         if keyword == "When" and when and step.kind != "property":
-            raise ValueError(f"The step {text!r} is a second event; begin a new scenario for it.")
+            return "is a second event; begin a new scenario for it"
+        return ""
 
-    def _build(self, used: _UsedStep, scope: StepScope) -> Formula:
-        return _make_formula(used.step.build(scope, *used.values))
+    def _build(self, used: _UsedStep, scope: StepScope) -> Meaning:
+        try:
+            return used.step.build(scope, *used.values)
+        except ValueError as error:
+            self._harness.report(self._path, used.line, f"The step {used.text!r} cannot be read: {error}.")
+            return Constant(is_true=True)
 
     def _add_rule(self, used: _UsedStep, meaning: Move | Duty) -> None:
         scenario = self._pickle["name"]
