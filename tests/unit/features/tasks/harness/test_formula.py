@@ -224,9 +224,14 @@ def test_one_and_true_are_different_operands() -> None:
 
 
 def test_an_event_that_seems_earlier_counts_as_simultaneous() -> None:
-    trace = [RunEvent(1, 100, "call", "a"), RunEvent(2, 10, "call", "b"), RunEvent(3, 105, "call", "b")]
-    assert evaluate(Within(A, 5), trace) == [True, True, True]
-    assert evaluate(Within(B, 4), trace) == [False, True, True]
+    trace = [RunEvent(1, 100, "call", "a"), RunEvent(2, 10, "call", "b"), RunEvent(3, 103, "call", "a")]
+    assert evaluate(Within(B, 3), trace) == [False, True, True]
+
+
+@pytest.mark.parametrize("formula", [Within(A, 5), Since(B, A, 5), Count(A, 1, 5)])
+def test_a_bound_includes_its_end(formula: Formula) -> None:
+    trace = [RunEvent(1, 100, "call", "a"), RunEvent(2, 105, "call", "b"), RunEvent(3, 105.1, "call", "b")]
+    assert evaluate(formula, trace) == [True, True, False]
 
 
 def test_a_bounded_count_forgets_events_that_are_too_old() -> None:

@@ -378,6 +378,16 @@ def test_a_check_compares_values_as_json(check: str, values: str, *, holds: bool
     assert (not monitor.judge(event)) is holds
 
 
+@pytest.mark.parametrize(
+    ("path", "holds"),
+    [("x.y", True), ("x.z.1", True), ("x.z.2", False), ("x.z.y", False), ("x.y.0", False), ("z", False)],
+)
+def test_a_path_leads_through_objects_and_lists(path: str, *, holds: bool) -> None:
+    monitor = make_monitor(f"When tool t is called; Then its {path} equals 1")
+    (event,) = parse_trace('call t x={"y":1,"z":[0,1]}')
+    assert (not monitor.judge(event)) is holds
+
+
 def test_a_deadline_that_passed_refuses_no_later_call() -> None:
     monitor = make_monitor(
         "When tool lock is called; Then tool unlock is called no later than 10 seconds afterwards", "call lock"
@@ -413,7 +423,7 @@ def test_a_duty_whose_condition_never_held_is_satisfied() -> None:
     assert make_monitor(scenario, "artifact plan", FINISH).verdicts()[0].status == "violated"
 
 
-def count_of_words(scope: StepScope, tool: str, number: int) -> Formula:
+def known_tool(scope: StepScope, tool: str, number: int) -> Formula:
     return Formerly(Atom("call", tool, scope.node))
 
 
@@ -427,7 +437,7 @@ def test_a_package_may_add_steps_of_formulas_and_of_functions_over_all_events() 
 
     steps = (
         *OWN_STEPS,
-        Step("state", "tool {tool} is known for {number} day(s)", "", count_of_words),
+        Step("state", "tool {tool} is known for {number} day(s)", "", known_tool),
         Step("state", "all is closed", "", lambda _scope: is_balanced),
     )
     scenario = "When tool leave is called; Then all is closed; And tool open is known for 2 days"
@@ -438,6 +448,22 @@ def test_a_package_may_add_steps_of_formulas_and_of_functions_over_all_events() 
     monitor.record(close)
     assert monitor.judge(again) == []
     assert calls == [2, 3]
+
+
+def test_a_function_over_all_events_is_not_called_while_a_duty_is_not_due() -> None:
+    calls: list[int] = []
+
+    def is_long(events: Sequence[RunEvent]) -> bool:
+        calls.append(len(events))
+        return len(events) > 2
+
+    steps = (*OWN_STEPS, Step("state", "the run is long", "", lambda _scope: is_long))
+    scenario = "Given the run is long; Then tool report is called"
+    monitor = make_monitor(scenario, "call a", "call b", steps=steps)
+    assert calls == []
+    finish = parse_trace("call a", "call b", FINISH)[-1]
+    assert monitor.judge(finish) == [Verdict("rules/one/1", "violated", (3,))]
+    assert calls == [3]
 
 
 def test_a_package_may_add_a_duty() -> None:
