@@ -1,0 +1,639 @@
+"""Past-time temporal logic over the events of a run.
+
+A formula is true or false at each event, and looks only at that event and the ones before it:
+
+    Atom(kind, name, …)       this event is of that kind and name, and its values pass the checks
+    Predicate(test)           the function says so of this event
+    TracePredicate(test)      the function says so of all events up to this one
+    Not, And, Or, Implies     as usual
+    Previously(f)             f held at the event before this one; false at the first event
+    Formerly(f)               f holds at this event or held at an earlier one
+    Within(f, s)              the same, at most s seconds ago
+    Historically(f)           f holds at this event and held at all earlier ones
+    Since(l, r, s)            r held at some event, at most s seconds ago, and l at all events after that one
+    Count(f, n, s)            f held at n events at least, each of them at most s seconds ago
+
+A bound includes its end: an event exactly s seconds ago is within s seconds. Time does not go back: an event whose time is
+earlier than that of the event before it counts as simultaneous.
+
+`Evaluator` keeps for each formula what its operator needs of the past, and no events: the work for an event does not depend
+on how many came before, and memory grows only with the events that a bounded `Count` counts. Only `TracePredicate` needs all
+events, which are kept if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from msgspec import Struct
+
+from bubbot.features.tasks.harness.events import EventKind, FieldCheck, RunEvent
+
+MAX_CITATIONS = 8
+"""How many events a verdict cites at most: the newest."""
+Citation = tuple[int, ...]
+"""Numbers of events, ascending."""
+NO_CITATION: Citation = ()
+
+
+class Formula(Struct, frozen=True):
+    """What is true or false at an event. Its parts are those fields that are formulas."""
+
+    def parts(self) -> tuple[Formula, ...]:
+        """Return the formulas of which this one is made, in the order in which they are evaluated."""
+        fields = (getattr(self, name) for name in self.__struct_fields__)
+        return tuple(part for field in fields for part in _list_formulas(field))
+
+
+class Constant(Formula, frozen=True):
+    """Holds always or never."""
+
+    is_true: bool
+
+
+class Atom(Formula, frozen=True):
+    """The event is of this kind.
+
+    Attributes:
+        kind: None for any.
+        name: of the event, where `*` stands for any text; empty for any name.
+        node: in which the event happened; empty for any.
+        checks: all of them must pass.
+    """
+
+    kind: EventKind | None = None
+    name: str = ""
+    node: str = ""
+    checks: tuple[FieldCheck, ...] = ()
+
+
+class Predicate(Formula, frozen=True):
+    """A function of the event; it must give the same result for the same event."""
+
+    test: Callable[[RunEvent], bool]
+
+
+class TracePredicate(Formula, frozen=True):
+    """A function of all events up to this one, in order. It is called only where a rule needs it."""
+
+    test: Callable[[Sequence[RunEvent]], bool]
+
+
+class Not(Formula, frozen=True):
+    body: Formula
+
+
+class And(Formula, frozen=True):
+    bodies: tuple[Formula, ...]
+
+
+class Or(Formula, frozen=True):
+    bodies: tuple[Formula, ...]
+
+
+class Implies(Formula, frozen=True):
+    condition: Formula
+    consequence: Formula
+
+
+class Previously(Formula, frozen=True):
+    body: Formula
+
+
+class Formerly(Formula, frozen=True):
+    body: Formula
+
+
+class Within(Formula, frozen=True):
+    body: Formula
+    seconds: float
+
+
+class Historically(Formula, frozen=True):
+    body: Formula
+
+
+class Since(Formula, frozen=True):
+    """`left` since `right`; `seconds` None: however long ago."""
+
+    left: Formula
+    right: Formula
+    seconds: float | None = None
+
+
+class Count(Formula, frozen=True):
+    """At least `number` events; `seconds` None: however long ago."""
+
+    body: Formula
+    number: int
+    seconds: float | None = None
+
+
+def walk(formula: Formula) -> Iterator[Formula]:
+    """Yield a formula and all that it is made of."""
+    yield formula
+    for part in formula.parts():
+        yield from walk(part)
+
+
+def is_timed(formula: Formula) -> bool:
+    """Return true if time alone can change the value of a formula."""
+    return any(
+        isinstance(each, Within) or (isinstance(each, Since | Count) and each.seconds is not None)
+        for each in walk(formula)
+    )
+
+
+def merge_citations(*citations: Citation) -> Citation:
+    """Return the newest events of several citations."""
+    return tuple(sorted({number for each in citations for number in each})[-MAX_CITATIONS:])
+
+
+class Evaluator:
+    """The values of formulas along the events of a run.
+
+    Attributes:
+        places: where an evaluation has the value of each formula, in the order in which the formulas came.
+    """
+
+    def __init__(self, formulas: Iterable[Formula]) -> None:
+        self._cells: list[Cell[Any]] = []
+        self._known: dict[str, int] = {}
+        self.places = [self._add(formula) for formula in formulas]
+        self._stateful = [cell for cell in self._cells if cell.is_stateful]
+        self._time = float("-inf")
+        self._trace: list[RunEvent] | None = [] if any(isinstance(each, _TraceCell) for each in self._cells) else None
+
+    def peek(self, event: RunEvent) -> Evaluation:
+        """Evaluate as if this event came next. The evaluation is valid until the next `advance`."""
+        return Evaluation(event, max(event.time, self._time), self._cells, self._trace)
+
+    def advance(self, at: Evaluation) -> None:
+        """Let the event of the last `peek` happen."""
+        # All cells decide before the first changes: what they read still stands for the time before this event.
+        changes = [cell.prepare(at) for cell in self._stateful]
+        for cell, change in zip(self._stateful, changes, strict=True):
+            cell.commit(at, change)
+        self._time = at.time
+        if self._trace is not None:
+            self._trace.append(at.event)
+
+    def _add(self, formula: Formula) -> int:
+        """Return the place of a formula's cell. Equal formulas share one; they are compared as text, since 1 == True."""
+        key = repr(formula)
+        if key not in self._known:
+            places = [self._add(part) for part in formula.parts()]
+            self._known[key] = len(self._cells)
+            self._cells.append(_CELLS[type(formula)](formula, places))
+        return self._known[key]
+
+
+class Evaluation:
+    """The values of formulas at one event. Each is computed when it is needed, once."""
+
+    __slots__ = ("_cells", "_trace", "_values", "event", "time")
+
+    def __init__(self, event: RunEvent, time: float, cells: list[Cell[Any]], trace: list[RunEvent] | None) -> None:
+        self.event = event
+        self.time = time
+        self._cells = cells
+        self._trace = trace
+        self._values: list[bool | None] = [None] * len(cells)
+
+    @property
+    def trace(self) -> list[RunEvent]:
+        """All events up to this one."""
+        return [*(self._trace or ()), self.event]
+
+    def holds(self, place: int) -> bool:
+        """Return the value of the formula at a place."""
+        known = self._values[place]
+        if known is None:
+            known = self._values[place] = self._cells[place].evaluate(self)
+        return known
+
+    def cite(self, place: int) -> Citation:
+        """Return the events that decide the value of the formula at a place."""
+        return self._cells[place].cite(self)
+
+    def is_final(self, place: int) -> bool:
+        """Return true if no later event can change the value of the formula at a place; false if in doubt."""
+        return self._cells[place].is_final(self)
+
+
+F = TypeVar("F", bound=Formula)
+
+
+class Cell(Generic[F]):
+    """What an operator keeps of the past for one formula.
+
+    Attributes:
+        places: the cells of the formula's parts.
+    """
+
+    __slots__ = ("formula", "places")
+    is_stateful: ClassVar[bool] = False
+
+    def __init__(self, formula: F, places: list[int]) -> None:
+        self.formula = formula
+        self.places = places
+
+    def evaluate(self, at: Evaluation) -> bool:
+        """Return the value at the event, which did not happen yet."""
+        raise NotImplementedError
+
+    def cite(self, at: Evaluation) -> Citation:
+        """Return the events that decide the value."""
+        return (at.event.number,)
+
+    def is_final(self, _at: Evaluation) -> bool:
+        """Return true if the value stays as it is from this event on, whatever comes; false if in doubt."""
+        return False
+
+    def prepare(self, _at: Evaluation) -> Any:
+        """Return what `commit` needs of the parts. Change nothing."""
+        return None
+
+    def commit(self, at: Evaluation, change: Any) -> None:
+        """Let the event happen."""
+
+
+class _ConstantCell(Cell[Constant]):
+    __slots__ = ()
+
+    def evaluate(self, _at: Evaluation) -> bool:
+        return self.formula.is_true
+
+    def cite(self, _at: Evaluation) -> Citation:
+        return NO_CITATION
+
+    def is_final(self, _at: Evaluation) -> bool:
+        return True
+
+
+class _AtomCell(Cell[Atom]):
+    __slots__ = ("_kind", "_matches", "_name", "_node", "_tests")
+
+    def __init__(self, formula: Atom, places: list[int]) -> None:
+        super().__init__(formula, places)
+        self._kind = formula.kind
+        self._name = "" if "*" in formula.name else formula.name
+        self._matches = re.compile(name_pattern(formula.name)).fullmatch if "*" in formula.name else None
+        self._node = formula.node
+        self._tests = [check.compile() for check in formula.checks]
+
+    def evaluate(self, at: Evaluation) -> bool:
+        event = at.event
+        if self._kind is not None and event.kind != self._kind:
+            return False
+        if self._name and event.name != self._name:
+            return False
+        if self._node and event.node != self._node:
+            return False
+        if self._matches is not None and not self._matches(event.name):
+            return False
+        return all(test(event.values) for test in self._tests)
+
+
+class _PredicateCell(Cell[Predicate]):
+    __slots__ = ()
+
+    def evaluate(self, at: Evaluation) -> bool:
+        return bool(self.formula.test(at.event))
+
+
+class _TraceCell(Cell[TracePredicate]):
+    __slots__ = ()
+
+    def evaluate(self, at: Evaluation) -> bool:
+        return bool(self.formula.test(at.trace))
+
+
+class _NotCell(Cell[Not]):
+    __slots__ = ()
+
+    def evaluate(self, at: Evaluation) -> bool:
+        return not at.holds(self.places[0])
+
+    def cite(self, at: Evaluation) -> Citation:
+        return at.cite(self.places[0])
+
+    def is_final(self, at: Evaluation) -> bool:
+        return at.is_final(self.places[0])
+
+
+class _JunctionCell(Cell[F]):
+    """Has the value `decisive` if one part has it.
+
+    One such part is cited; if there is none, all parts are.
+    """
+
+    __slots__ = ()
+    decisive: ClassVar[bool]
+
+    def evaluate(self, at: Evaluation) -> bool:
+        for place in self.places:
+            if at.holds(place) is self.decisive:
+                return self.decisive
+        return not self.decisive
+
+    def cite(self, at: Evaluation) -> Citation:
+        for place in self.places:
+            if at.holds(place) is self.decisive:
+                return at.cite(place)
+        return merge_citations(*(at.cite(place) for place in self.places))
+
+    def is_final(self, at: Evaluation) -> bool:
+        decisive = [place for place in self.places if at.holds(place) is self.decisive]
+        return any(at.is_final(place) for place in decisive) or (
+            not decisive and all(at.is_final(place) for place in self.places)
+        )
+
+
+class _AndCell(_JunctionCell[And]):
+    __slots__ = ()
+    decisive = False
+
+
+class _OrCell(_JunctionCell[Or]):
+    __slots__ = ()
+    decisive = True
+
+
+class _ImpliesCell(Cell[Implies]):
+    __slots__ = ()
+
+    def evaluate(self, at: Evaluation) -> bool:
+        condition, consequence = self.places
+        return not at.holds(condition) or at.holds(consequence)
+
+    def cite(self, at: Evaluation) -> Citation:
+        condition, consequence = self.places
+        if not at.holds(condition):
+            return at.cite(condition)
+        return merge_citations(at.cite(condition), at.cite(consequence))
+
+    def is_final(self, at: Evaluation) -> bool:
+        condition, consequence = self.places
+        if not at.holds(condition):
+            return at.is_final(condition)
+        return at.is_final(consequence) and (at.holds(consequence) or at.is_final(condition))
+
+
+class _PreviouslyCell(Cell[Previously]):
+    __slots__ = ("_citation", "_is_true")
+    is_stateful = True
+
+    def __init__(self, formula: Previously, places: list[int]) -> None:
+        super().__init__(formula, places)
+        self._is_true = False
+        self._citation = NO_CITATION
+
+    def evaluate(self, _at: Evaluation) -> bool:
+        return self._is_true
+
+    def cite(self, _at: Evaluation) -> Citation:
+        return self._citation
+
+    def prepare(self, at: Evaluation) -> tuple[bool, Citation]:
+        return at.holds(self.places[0]), at.cite(self.places[0])
+
+    def commit(self, _at: Evaluation, change: tuple[bool, Citation]) -> None:
+        self._is_true, self._citation = change
+
+
+class _FormerlyCell(Cell[Formerly]):
+    """Keeps the citation of the first time."""
+
+    __slots__ = ("_witness",)
+    is_stateful = True
+
+    def __init__(self, formula: Formerly, places: list[int]) -> None:
+        super().__init__(formula, places)
+        self._witness: Citation | None = None
+
+    def evaluate(self, at: Evaluation) -> bool:
+        return self._witness is not None or at.holds(self.places[0])
+
+    def cite(self, at: Evaluation) -> Citation:
+        if self._witness is not None:
+            return self._witness
+        return at.cite(self.places[0]) if at.holds(self.places[0]) else NO_CITATION
+
+    def is_final(self, at: Evaluation) -> bool:
+        return self.evaluate(at)
+
+    def prepare(self, at: Evaluation) -> Citation | None:
+        return self.cite(at) if self.evaluate(at) else None
+
+    def commit(self, _at: Evaluation, change: Citation | None) -> None:
+        self._witness = change
+
+
+class _WithinCell(Cell[Within]):
+    """Keeps the last time; it is cited even if it is too long ago."""
+
+    __slots__ = ("_citation", "_time")
+    is_stateful = True
+
+    def __init__(self, formula: Within, places: list[int]) -> None:
+        super().__init__(formula, places)
+        self._time: float | None = None
+        self._citation = NO_CITATION
+
+    def evaluate(self, at: Evaluation) -> bool:
+        is_recent = self._time is not None and at.time - self._time <= self.formula.seconds
+        return is_recent or at.holds(self.places[0])
+
+    def cite(self, at: Evaluation) -> Citation:
+        return at.cite(self.places[0]) if at.holds(self.places[0]) else self._citation
+
+    def prepare(self, at: Evaluation) -> Citation | None:
+        return at.cite(self.places[0]) if at.holds(self.places[0]) else None
+
+    def commit(self, at: Evaluation, change: Citation | None) -> None:
+        if change is not None:
+            self._time, self._citation = at.time, change
+
+
+class _HistoricallyCell(Cell[Historically]):
+    """Keeps the citation of the first time at which the body did not hold."""
+
+    __slots__ = ("_exception",)
+    is_stateful = True
+
+    def __init__(self, formula: Historically, places: list[int]) -> None:
+        super().__init__(formula, places)
+        self._exception: Citation | None = None
+
+    def evaluate(self, at: Evaluation) -> bool:
+        return self._exception is None and at.holds(self.places[0])
+
+    def cite(self, at: Evaluation) -> Citation:
+        if self._exception is not None:
+            return self._exception
+        return NO_CITATION if at.holds(self.places[0]) else at.cite(self.places[0])
+
+    def is_final(self, at: Evaluation) -> bool:
+        return not self.evaluate(at)
+
+    def prepare(self, at: Evaluation) -> Citation | None:
+        return None if self.evaluate(at) else self.cite(at)
+
+    def commit(self, _at: Evaluation, change: Citation | None) -> None:
+        self._exception = change
+
+
+class _Anchor(Struct, frozen=True):
+    """An event at which the right side of a `Since` held."""
+
+    time: float
+    citation: Citation
+
+
+class _SinceState(Struct, frozen=True):
+    """What `Since` needs of the past.
+
+    Attributes:
+        first: the first anchor since which `left` held; None if there is none.
+        last: the last one.
+        breaker: the citation of the last event at which neither side held.
+    """
+
+    first: _Anchor | None = None
+    last: _Anchor | None = None
+    breaker: Citation = NO_CITATION
+
+
+class _SinceCell(Cell[Since]):
+    __slots__ = ("_state",)
+    is_stateful = True
+
+    def __init__(self, formula: Since, places: list[int]) -> None:
+        super().__init__(formula, places)
+        self._state = _SinceState()
+
+    def evaluate(self, at: Evaluation) -> bool:
+        left, right = self.places
+        if at.holds(right):
+            return True
+        last, seconds = self._state.last, self.formula.seconds
+        return last is not None and (seconds is None or at.time - last.time <= seconds) and at.holds(left)
+
+    def cite(self, at: Evaluation) -> Citation:
+        state = self.prepare(at)
+        # Of a bounded one the last anchor decides; of another one any does, and the first is what has waited longest.
+        anchor = state.first if self.formula.seconds is None else state.last
+        return state.breaker if anchor is None else anchor.citation
+
+    def prepare(self, at: Evaluation) -> _SinceState:
+        left, right = self.places
+        state = self._state
+        if not at.holds(left):
+            state = _SinceState(breaker=state.breaker if at.holds(right) else at.cite(left))
+        if not at.holds(right):
+            return state
+        anchor = _Anchor(at.time, at.cite(right))
+        return _SinceState(state.first or anchor, anchor, state.breaker)
+
+    def commit(self, _at: Evaluation, change: _SinceState) -> None:
+        self._state = change
+
+
+class _CountCell(Cell[Count]):
+    """Keeps how often the body held, and the newest of those events."""
+
+    __slots__ = ("_newest", "_total")
+    is_stateful = True
+
+    def __init__(self, formula: Count, places: list[int]) -> None:
+        super().__init__(formula, places)
+        self._total = 0
+        self._newest: deque[int] = deque(maxlen=MAX_CITATIONS)
+
+    def evaluate(self, at: Evaluation) -> bool:
+        return self._total >= self.formula.number or (self._total + at.holds(self.places[0]) >= self.formula.number)
+
+    def cite(self, at: Evaluation) -> Citation:
+        return merge_citations(tuple(self._newest), (at.event.number,) if at.holds(self.places[0]) else NO_CITATION)
+
+    def is_final(self, at: Evaluation) -> bool:
+        return self.evaluate(at)
+
+    def prepare(self, at: Evaluation) -> int:
+        return int(at.holds(self.places[0]))
+
+    def commit(self, at: Evaluation, change: int) -> None:
+        if change:
+            self._total += 1
+            self._newest.append(at.event.number)
+
+
+class _RecentCountCell(Cell[Count]):
+    """Keeps the events at which the body held, as long as they count, and no more of them than are needed."""
+
+    __slots__ = ("_newest",)
+    is_stateful = True
+
+    def __init__(self, formula: Count, places: list[int]) -> None:
+        super().__init__(formula, places)
+        self._newest: deque[tuple[float, int]] = deque(maxlen=max(formula.number, 1))
+
+    def evaluate(self, at: Evaluation) -> bool:
+        needed = self.formula.number
+        if needed > 0 and at.holds(self.places[0]):
+            needed -= 1
+        if needed <= 0:
+            return True
+        return len(self._newest) >= needed and self._is_recent(at, self._newest[-needed][0])
+
+    def cite(self, at: Evaluation) -> Citation:
+        recent = tuple(number for time, number in list(self._newest)[-MAX_CITATIONS:] if self._is_recent(at, time))
+        return merge_citations(recent, (at.event.number,) if at.holds(self.places[0]) else NO_CITATION)
+
+    def prepare(self, at: Evaluation) -> int:
+        return int(at.holds(self.places[0]))
+
+    def commit(self, at: Evaluation, change: int) -> None:
+        while self._newest and not self._is_recent(at, self._newest[0][0]):
+            self._newest.popleft()
+        if change:
+            self._newest.append((at.time, at.event.number))
+
+    def _is_recent(self, at: Evaluation, time: float) -> bool:
+        return self.formula.seconds is None or at.time - time <= self.formula.seconds
+
+
+def _make_count_cell(formula: Count, places: list[int]) -> Cell[Count]:
+    return (_CountCell if formula.seconds is None else _RecentCountCell)(formula, places)
+
+
+_CELLS: dict[type[Formula], Callable[[Any, list[int]], Cell[Any]]] = {
+    Constant: _ConstantCell,
+    Atom: _AtomCell,
+    Predicate: _PredicateCell,
+    TracePredicate: _TraceCell,
+    Not: _NotCell,
+    And: _AndCell,
+    Or: _OrCell,
+    Implies: _ImpliesCell,
+    Previously: _PreviouslyCell,
+    Formerly: _FormerlyCell,
+    Within: _WithinCell,
+    Historically: _HistoricallyCell,
+    Since: _SinceCell,
+    Count: _make_count_cell,
+}
+
+
+def name_pattern(name: str) -> str:
+    return ".*".join(re.escape(part) for part in name.split("*"))
+
+
+def _list_formulas(field: object) -> tuple[Formula, ...]:
+    if isinstance(field, Formula):
+        return (field,)
+    return tuple(each for each in field if isinstance(each, Formula)) if isinstance(field, tuple) else ()
