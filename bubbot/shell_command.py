@@ -141,6 +141,7 @@ class CommandContext:
         type_command: lets the bot answer a comma command; None if this is the running bot, or a command that writes.
         on_progress: gets the counts of long work; the running bot shows none.
         texts: the sentences in the language of the bot.
+        home: the home folder; None in a turn, and for commands that need none.
     """
 
     store: TapeStore
@@ -158,6 +159,7 @@ class CommandContext:
     type_command: TypeCommand | None = None
     on_progress: OnProgress = ignore_progress
     texts: Texts = field(default_factory=Texts)
+    home: Path | None = None
 
     def service(self, kind: type[T]) -> T | None:
         """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""

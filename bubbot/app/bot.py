@@ -407,7 +407,14 @@ async def open_bot(
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
         services = [service for feature in bot_features.lasting for service in feature.services]
         context = CommandContext(
-            base_store, workspace, now, new_id, services=services, is_running=True, is_daemon=is_daemon
+            base_store,
+            workspace,
+            now,
+            new_id,
+            services=services,
+            is_running=True,
+            is_daemon=is_daemon,
+            home=home.path,
         )
         shared = TurnServices(
             channel_runtimes,

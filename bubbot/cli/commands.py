@@ -160,13 +160,15 @@ async def read(
                 terminal_width=width,
                 type_command=type_command,
                 on_progress=on_progress,
+                home=setup.home.path,
             )
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
         is_answered = command.is_answered_without_home or command.on_missing_home is not None
         if not is_answered or setup.home.has_database:
             raise
-        context = _bind(CommandContext(InMemoryStore(), "", now, new_id), command, setup.settings)
+        without = CommandContext(InMemoryStore(), "", now, new_id, home=setup.home.path)
+        context = _bind(without, command, setup.settings)
         if command.on_missing_home is not None:
             return command.on_missing_home(context.settings, arguments)
         return await command.run(context, arguments)
@@ -178,7 +180,9 @@ async def _write(
     async def in_this_process() -> CommandResult:
         async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
             exclusive = partial(_take_up, store, workspace)
-            context = CommandContext(store, workspace, now, new_id, exclusive=exclusive, on_progress=on_progress)
+            context = CommandContext(
+                store, workspace, now, new_id, exclusive=exclusive, on_progress=on_progress, home=setup.home.path
+            )
             result = await run_here(_bind(context, command, setup.settings), arguments)
             # Imported here: most commands change nothing.
             from bubbot.app.forgetting import finish_forgetting

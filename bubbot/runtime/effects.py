@@ -28,6 +28,7 @@ from bubbot.runtime.turns import read_calls
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
 from bubbot.tape.events import CommandRun, EffectBegin, EffectEnd, TurnStart
+from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
@@ -384,15 +385,51 @@ def runs_again(turn: Turn) -> bool:
 
 async def find_record(turn: Turn) -> AttemptRecord | None:
     """Return the record of interrupted attempts at the turn; None if there was none. It is read once and kept with the
-    turn.
+    turn. A sub-task that goes on with forks of earlier turns brings its own (`read_fork_record`).
     """
+    if (record := turn.find_metadata(AttemptRecord)) is not None:
+        return record
     if not runs_again(turn):
         return None
     turns = frozenset(accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn)
-    if (record := turn.find_metadata(AttemptRecord)) is None:
-        calls = await turn.tape.read(AttemptCallsView(turns, await _find_start(turn, turns)))
-        record = turn.metadata.setdefault(AttemptRecord, AttemptRecord(calls))
+    calls = await turn.tape.read(AttemptCallsView(turns, await _find_start(turn, turns)))
+    found: AttemptRecord = turn.metadata.setdefault(AttemptRecord, AttemptRecord(calls))
+    return found
+
+
+async def read_fork_record(tape: TapeHandle, forks: Sequence[str], first: int, continued_by: str) -> AttemptRecord:
+    """Return what forks of a tape did, one of which went on with the one before, for the fork that goes on with the last.
+
+    A call that a fork repeated counts once, with what the later one says of it.
+
+    Args:
+        tape: the tape, on which they were merged.
+        forks: their ids, oldest first.
+        first: an entry id not above any of their entries.
+        continued_by: the id of the fork that goes on.
+    """
+    kinds, names = (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT), (EFFECT_BEGIN,)
+    query = TapeQuery(tape.name, IdRanges(((first, None),)), kinds=kinds, names=names)
+    entries = (await tape.fetch([query]))[0] if forks else ()
+    calls: list[RecordedCall] = []
+    for fork in forks:
+        repeated: list[RecordedCall] = []
+        for call in pair_recorded(entry for entry in entries if entry.meta.get("fork") == fork):
+            earlier = next((each for each in calls if _identify(each) == _identify(call)), None)
+            if earlier is not None:
+                calls.remove(earlier)
+            is_answered = earlier is not None and earlier.content is not None and call.content is None
+            repeated.append(replace(earlier if earlier is not None and is_answered else call, fork=forks[-1]))
+        calls += repeated
+    record = AttemptRecord(calls)
+    if forks:
+        record.continue_fork(continued_by, forks[-1])
     return record
+
+
+def _identify(call: RecordedCall) -> tuple[str, str]:
+    """Return the tool, as models write it, and the arguments."""
+    return call.name.replace(".", "_"), call.arguments
 
 
 async def _find_start(turn: Turn, turns: frozenset[str]) -> int:

@@ -15,7 +15,7 @@ from dogwood import native  # type: ignore[import-untyped]
 from msgspec import Struct
 
 from bubbot.features.tasks.harness.events import EventKind, FieldCheck, RunEvent
-from bubbot.features.tasks.harness.feature_files import Rule
+from bubbot.features.tasks.harness.feature_files import HarnessRule
 from bubbot.features.tasks.harness.formula import (
     And,
     Atom,
@@ -32,7 +32,7 @@ from bubbot.features.tasks.harness.formula import (
     Since,
     Within,
 )
-from bubbot.features.tasks.harness.monitor import Monitor, Verdict
+from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from bubbot.features.tasks.harness.steps import OWN_STEPS, list_variants
 from tests.harness_traces import make_harness, parse_trace
 
@@ -296,7 +296,7 @@ def list_values(formula: Formula, trace: Sequence[RunEvent]) -> list[bool]:
     return values
 
 
-def refusal(rule: Rule) -> Formula:
+def refusal(rule: HarnessRule) -> Formula:
     """The formula of the events that a rule refuses; of a duty only the finish is."""
     return And((rule.at or Atom("finished"), Not(rule.holds)))
 
@@ -441,7 +441,7 @@ def assert_forbidden(forbidden: Forbidden) -> None:
     for event in before:
         assert monitor.judge(event) == []
         monitor.record(event)
-    assert monitor.judge(move) == [Verdict("rules/one/1", "violated", (*forbidden.cited, move.number))]
+    assert monitor.judge(move) == [RuleVerdict("rules/one/1", "violated", (*forbidden.cited, move.number))]
     assert [verdict.status for verdict in monitor.verdicts()] == ["pending"]
 
 

@@ -75,7 +75,7 @@ class HarnessInvalid(ConfigError):
         self.problems = tuple(problems)
 
 
-class Rule(Struct, frozen=True):
+class HarnessRule(Struct, frozen=True):
     """One Then of a scenario.
 
     Attributes:
@@ -101,7 +101,7 @@ class Rule(Struct, frozen=True):
 class Harness(Struct, frozen=True):
     """The rules of a task, in the order of files and lines."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[HarnessRule, ...] = ()
 
 
 def parse_harness(files: Mapping[str, str], steps: Sequence[Step] = OWN_STEPS) -> Harness:
@@ -126,7 +126,7 @@ class _HarnessReader:
     """Reads one file after the other and collects rules and problems."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self.rules: list[Rule] = []
+        self.rules: list[HarnessRule] = []
         self.problems: list[HarnessProblem] = []
         self._steps = steps
         self._numbers = Counter[str]()
@@ -273,7 +273,7 @@ class _ScenarioReader:
     def _add_rule(self, used: _UsedStep, meaning: Move | Duty) -> None:
         scenario = self._pickle["name"]
         self._harness.rules.append(
-            Rule(
+            HarnessRule(
                 id=self._harness.number_rule(self._path, scenario),
                 path=self._path,
                 line=used.line,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bubbot.features.tasks.harness.events import EventKind, RunEvent
 from bubbot.features.tasks.harness.feature_files import Harness, parse_harness
-from bubbot.features.tasks.harness.monitor import Monitor, Verdict
+from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from tests.harness_traces import make_monitor, parse_trace
 
 SCENARIOS = (
@@ -101,24 +101,24 @@ def test_a_settled_verdict_never_changes(trace: list[RunEvent], moment: int) -> 
 
 def test_a_satisfied_move_cites_the_newest_events_that_it_was_about() -> None:
     monitor = make_monitor("Then tool a is called at most 99 times", *["call a", "call b"] * 10)
-    assert monitor.verdicts() == [Verdict("rules/one/1", "pending", (5, 7, 9, 11, 13, 15, 17, 19))]
+    assert monitor.verdicts() == [RuleVerdict("rules/one/1", "pending", (5, 7, 9, 11, 13, 15, 17, 19))]
 
 
 def test_the_first_violation_is_kept() -> None:
     monitor = make_monitor("Then tool a is not called", "call b", "call a", "call a")
-    assert monitor.verdicts() == [Verdict("rules/one/1", "violated", (2,))]
+    assert monitor.verdicts() == [RuleVerdict("rules/one/1", "violated", (2,))]
 
 
 def test_a_violated_move_does_not_excuse_the_next_one() -> None:
     monitor = make_monitor("Then tool a is not called", "call a")
-    assert monitor.judge(parse_trace("call b", "call a")[1]) == [Verdict("rules/one/1", "violated", (2,))]
+    assert monitor.judge(parse_trace("call b", "call a")[1]) == [RuleVerdict("rules/one/1", "violated", (2,))]
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed"])
 def test_duties_are_due_however_the_run_ends(state: str) -> None:
     monitor = make_monitor("Then tool a is called")
     (event,) = parse_trace(f'finished state="{state}"')
-    assert monitor.judge(event) == [Verdict("rules/one/1", "violated", (1,))]
+    assert monitor.judge(event) == [RuleVerdict("rules/one/1", "violated", (1,))]
 
 
 def test_a_harness_without_rules_allows_everything() -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.harness.formula import Atom, Formerly, Formula
-from bubbot.features.tasks.harness.monitor import Monitor, Verdict
+from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from bubbot.features.tasks.harness.steps import (
     KEYWORDS,
     OWN_STEPS,
@@ -294,7 +294,7 @@ CASES = (
 ids = [f"{number}: {case.scenario}" for number, case in enumerate(CASES, 1)]
 
 
-def judge_all(monitor: Monitor, events: Sequence[RunEvent]) -> list[list[Verdict]]:
+def judge_all(monitor: Monitor, events: Sequence[RunEvent]) -> list[list[RuleVerdict]]:
     """What each event would violate, each recorded afterwards."""
     judged = []
     for event in events:
@@ -325,7 +325,7 @@ def test_a_bad_run_is_refused_at_its_last_event_with_the_events_that_decide(case
     harness = make_harness(case.scenario)
     monitor = Monitor(harness)
     *before, last = judge_all(monitor, parse_trace(*case.bad))
-    violation = Verdict(harness.rules[0].id, "violated", case.cited)
+    violation = RuleVerdict(harness.rules[0].id, "violated", case.cited)
     assert last == [violation]
     assert not any(before)
     assert monitor.verdicts() == [violation]
@@ -406,7 +406,7 @@ def test_a_deadline_runs_from_the_first_event_that_waits() -> None:
         "+6 call lock",
         "+6 call unlock",
     )
-    assert monitor.verdicts() == [Verdict("rules/one/1", "violated", (1, 3))]
+    assert monitor.verdicts() == [RuleVerdict("rules/one/1", "violated", (1, 3))]
 
 
 def test_conditions_of_given_hold_when_the_rule_is_checked() -> None:
@@ -414,7 +414,7 @@ def test_conditions_of_given_hold_when_the_rule_is_checked() -> None:
     calm, risky, again = parse_trace("call deploy", "artifact plan risk=1", "call deploy")
     assert monitor.judge(calm) == []
     monitor.record(risky)
-    assert monitor.judge(again) == [Verdict("rules/one/1", "violated", (3,))]
+    assert monitor.judge(again) == [RuleVerdict("rules/one/1", "violated", (3,))]
 
 
 def test_a_duty_whose_condition_never_held_is_satisfied() -> None:
@@ -444,7 +444,7 @@ def test_a_package_may_add_steps_of_formulas_and_of_functions_over_all_events() 
     monitor = make_monitor(scenario, "call open", steps=steps)
     assert calls == []
     _, leave, close, again = parse_trace("call open", "call leave", "call close", "call leave")
-    assert monitor.judge(leave) == [Verdict("rules/one/1", "violated", (2,))]
+    assert monitor.judge(leave) == [RuleVerdict("rules/one/1", "violated", (2,))]
     monitor.record(close)
     assert monitor.judge(again) == []
     assert calls == [2, 3]
@@ -462,7 +462,7 @@ def test_a_function_over_all_events_is_not_called_while_a_duty_is_not_due() -> N
     monitor = make_monitor(scenario, "call a", "call b", steps=steps)
     assert calls == []
     finish = parse_trace("call a", "call b", FINISH)[-1]
-    assert monitor.judge(finish) == [Verdict("rules/one/1", "violated", (3,))]
+    assert monitor.judge(finish) == [RuleVerdict("rules/one/1", "violated", (3,))]
     assert calls == [3]
 
 

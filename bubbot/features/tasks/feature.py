@@ -1,0 +1,78 @@
+"""The feature: tasks, their runs, and the turns that go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from bubbot.command import make_tools
+from bubbot.feature import Apply, Feature, Kernel
+from bubbot.features.tasks.commands import TaskCommands
+from bubbot.features.tasks.facts import TASKS_TAPE
+from bubbot.features.tasks.library import TaskLibrary
+from bubbot.features.tasks.runs import JOB_ORIGIN, TaskRuns
+from bubbot.features.tasks.schema import DAY_SECONDS
+from bubbot.features.tasks.settings import TaskSettings
+from bubbot.features.tasks.source import TaskTurns
+from bubbot.features.tasks.writing import TaskWriter
+from bubbot.ports.channel import TASK_ORIGIN
+from bubbot.settings.loader import Settings
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        # They look after attempts that were interrupted themselves.
+        "task_run": {"is_rare": True, "is_parallel": True},
+        "task_rerun": {"is_parallel": True},
+        "task_resume": {"is_parallel": True, "timeout": float(2 * DAY_SECONDS)},
+        "task_new": {"timeout": 600.0},
+        "task_status": {"is_rare": True},
+        "task_list": {"is_rare": True},
+    }
+)
+"""What only tools have."""
+
+
+def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
+    """Build the feature; new settings reach it by `prepare`."""
+    product = {"bot": {"name": settings.bot.name, "language": settings.bot.language, "timezone": settings.bot.timezone}}
+    runs = TaskRuns(kernel)
+    library = TaskLibrary(kernel.home, product, kernel.list_tools)
+    commands = TaskCommands(library, settings.section(TaskSettings), runs, TaskWriter(kernel, library, product))
+    turns = TaskTurns(runs, kernel.role_of)
+
+    @asynccontextmanager
+    async def load_runs() -> AsyncIterator[None]:
+        await runs.load()
+        yield
+
+    async def prepare(changed: Settings) -> Apply:
+        section = changed.section(TaskSettings)
+
+        def apply() -> None:
+            commands.settings = section
+
+        return apply
+
+    def build() -> Feature:
+        has_tasks = bool(library.list_names())  # a model is told of tasks only if there are some
+        tools = make_tools(TaskCommands, lambda: commands, **OPTIONS)
+        return Feature(
+            name="tasks",
+            tools=[replace(tool, for_model=tool.for_model and has_tasks) for tool in tools],
+            services=(commands,),
+            sources={TASK_ORIGIN: turns, JOB_ORIGIN: turns},
+            traces=(TASKS_TAPE,),
+            around_turn=(turns.around_turn,),
+            around_model=(runs.nodes.around_model,),
+            around_tool=(runs.nodes.around_tool,),
+            on_merged=(runs.apply_merge,),
+            lifespan=load_runs,
+            background={"tasks": runs.watch},
+            prepare=prepare,
+            renew=build,
+        )
+
+    return build()

@@ -1,0 +1,116 @@
+"""The tasks of a home: folders of `tasks`, and what is wrong with them for the person who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bubbot.errors import ValueInvalid
+from bubbot.features.tasks.check import check_definition
+from bubbot.features.tasks.definition import TaskDefinition, is_task_name, list_definitions, load_definition
+from bubbot.features.tasks.harness.feature_files import HarnessInvalid, parse_harness
+from bubbot.features.tasks.sources import Problem, hint_nearest, read_toml
+from bubbot.ports.channel import Role
+from bubbot.tool import Tool
+
+TASKS_FOLDER = "tasks"
+"""The folder of tasks in a home; its `config.toml` is the layer of the home."""
+CONFIG_FILE = "config.toml"
+
+
+class TaskLibrary:
+    """The definitions of tasks.
+
+    Attributes:
+        folder: the folder of tasks.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        product: Mapping[str, Any],
+        list_tools: Callable[[], Sequence[Tool]] | None = None,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            home: the home folder.
+            product: the weakest layer of the config.
+            list_tools: returns all tools; None if no bot runs: then names of tools are not checked.
+        """
+        self.folder = home / TASKS_FOLDER
+        self._product = product
+        self._list_tools = list_tools
+
+    def list_names(self) -> list[str]:
+        """Return the names of the tasks, sorted."""
+        return list_definitions(self.folder)
+
+    def load(self, name: str) -> TaskDefinition:
+        """Read a task. Raise `DefinitionInvalid` with all problems, or `ValueInvalid` if there is none of this name."""
+        name = name.strip()
+        names = self.list_names()
+        if name not in names:
+            raise ValueInvalid("task_unknown", task=name, hint=hint_nearest(name, names, otherwise=""))
+        return load_definition(self.folder / name, self._product, self._read_home_config())
+
+    def _read_home_config(self) -> Mapping[str, Any]:
+        path = self.folder / CONFIG_FILE
+        if not path.is_file():
+            return {}
+        return read_toml(path.read_text(encoding="utf-8"), f"{TASKS_FOLDER}/{CONFIG_FILE}")
+
+    def check(self, definition: TaskDefinition, role: Role) -> list[Problem]:
+        """Return what is wrong with a task for a person of this role, what keeps it from running first."""
+        tools = {tool.name: tool.role for tool in (self._list_tools or tuple)() if tool.for_model}
+        schema = definition.schema
+        problems: list[Problem] = []
+        try:
+            harness = parse_harness(definition.harness)
+        except HarnessInvalid as error:
+            problems += [Problem(f"{each.path}:{each.line}", each.message) for each in error.problems]
+        else:
+            from bubbot.features.tasks.harness.dead_steps import find_dead_steps
+
+            gates = [name for name, node in schema.nodes.items() if node.is_gate]
+            known = tools or {tool: Role.MEMBER for node in schema.nodes.values() for tool in node.tools}
+            dead = find_dead_steps(harness, nodes=list(schema.nodes), tools=list(known), gates=gates)
+            problems += [Problem(f"{each.path}:{each.line}", each.message, is_warning=True) for each in dead]
+        named = {node.agent for node in schema.nodes.values() if node.agent}
+        found = check_definition(
+            definition, tools=tools, role=role, agents=named, models=None, harness_problems=problems
+        )
+        if not tools:
+            found = [each for each in found if ".tools" not in each.where]
+        return found
+
+    def has(self, name: str) -> bool:
+        """Return true if there is a task of this name."""
+        return name in self.list_names()
+
+    def write(self, name: str, files: Mapping[str, str]) -> Path:
+        """Write a new task and return its folder. Raise `ValueInvalid` if there is one of this name."""
+        if not is_task_name(name):
+            raise ValueInvalid("task_name_wrong", task=name)
+        folder = self.folder / name
+        if folder.exists():
+            raise ValueInvalid("task_exists", task=name)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".new-", dir=self.folder) as scratch:
+            whole = Path(scratch) / name
+            for path, text in files.items():
+                target = whole / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(text, encoding="utf-8")
+            whole.rename(folder)
+        return folder
+
+
+def parse_files(files: Mapping[str, str], name: str, product: Mapping[str, Any]) -> TaskDefinition:
+    """Read a task from texts, as `load` reads it from its folder. Raise `DefinitionInvalid`."""
+    with TemporaryDirectory() as scratch:
+        library = TaskLibrary(Path(scratch), product)
+        library.write(name, files)
+        return library.load(name)

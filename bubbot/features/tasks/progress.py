@@ -1,0 +1,119 @@
+"""The message in a chat that says how far a run is: it is edited until the run is over."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from bubbot.errors import ConfigError
+from bubbot.feature import Kernel
+from bubbot.features.tasks.definition import TaskDefinition
+from bubbot.features.tasks.facts import Status
+from bubbot.features.tasks.state import NodeState, RunState
+from bubbot.features.tasks.work import RunWork
+from bubbot.ports.channel import Button, ButtonSet, Outbound
+from bubbot.ports.turn import Turn
+from bubbot.texts import Texts
+
+MARKS: dict[Status, str] = {
+    "queued": "·",
+    "running": "▶",
+    "waiting": "?",
+    "blocked": "‖",
+    "succeeded": "✓",
+    "failed": "✗",
+    "cancelled": "✗",
+    "lost": "✗",
+}
+"""The sign before a node or a run, by its state."""
+MAX_SHOWN_NODES = 20
+"""Nodes that the message names; of more it says how many there are in each state."""
+BUTTON_SECONDS = 30 * 86_400
+
+
+class ProgressMessages:
+    """Writes and edits the messages. None of them decides anything: `task status` reads the facts."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._shown: dict[str, str] = {}
+
+    def begin(self, turn: Turn, state: RunState, definition: TaskDefinition) -> None:
+        """Add the message to what a turn sends."""
+        text = format_progress(state, definition, turn.texts)
+        self._kernel.stage(turn, progress_key(state.run), self._draw(turn, state, text))
+
+    async def show(self, turn: Turn, work: RunWork) -> None:
+        """Edit the message if it says something else now; where the channel cannot edit, it stays as it is."""
+        state = work.state
+        text = format_progress(state, work.definition, turn.texts)
+        if work.definition.schema.progress != "message" or self._shown.get(state.run) == text:
+            return
+        channel = turn.session.partition(":")[0]
+        message = await self._kernel.find_sent(turn.session, channel, progress_key(state.run))
+        if not message:
+            return
+        drawn, key = (
+            self._draw(turn, state, text, edits=message),
+            f"{progress_key(state.run)}:{turn.id}:{state.revision}",
+        )
+        if state.has_ended:
+            self._shown.pop(state.run, None)
+            self._kernel.stage(turn, key, drawn)
+            return
+        self._shown[state.run] = text
+        with suppress(ConfigError):  # its channel does not run any more
+            await self._kernel.send(turn.session, key, drawn, {})
+
+    def _draw(self, turn: Turn, state: RunState, text: str, *, edits: str = "") -> Outbound:
+        inbound = turn.inbounds[0].inbound
+        cancel = Button(turn.texts.say("task_button_cancel"), f",task.cancel {state.run}")
+        buttons = None if state.has_ended else ButtonSet((cancel,), lifetime_seconds=BUTTON_SECONDS)
+        return Outbound(inbound.channel, inbound.chat, text, inbound.thread, buttons=buttons, edits=edits)
+
+
+def progress_key(run: str) -> str:
+    """Return the key of the message of a run."""
+    return f"progress:{run}"
+
+
+def format_progress(state: RunState, definition: TaskDefinition, texts: Texts) -> str:
+    """Write the state of a run and of its nodes."""
+    title = definition.schema.title or definition.name
+    head = texts.say(
+        "task_progress",
+        title=title,
+        run=state.run,
+        status=texts.say(f"task_status_{state.status}"),
+        mark=MARKS[state.status],
+    )
+    nodes = state.by_node
+    if len(nodes) > MAX_SHOWN_NODES:
+        counts = {status: sum(node.status == status for node in nodes.values()) for status in MARKS}
+        lines = [
+            texts.say("task_progress_count", mark=MARKS[status], count=count, status=texts.say(f"task_status_{status}"))
+            for status, count in counts.items()
+            if count
+        ]
+    else:
+        lines = [format_node(name, node, definition, texts) for name, node in nodes.items()]
+    return "\n".join([head, *lines, *format_end(state, texts)])
+
+
+def format_node(name: str, node: NodeState, definition: TaskDefinition, texts: Texts) -> str:
+    """Write the state of a node on one line."""
+    line = f"{MARKS[node.status]} {definition.schema.nodes[name].title or name}"
+    if node.status == "waiting":
+        kind = "task_waits_answer" if node.approval else "task_waits_again"
+        line += texts.say(kind, approval=node.approval, until=node.until[:16].replace("T", " "))
+    elif node.reason:
+        line += f": {texts.say(node.reason)}"
+    return line
+
+
+def format_end(state: RunState, texts: Texts) -> list[str]:
+    """Say why a run ended as it did, and what its harness says."""
+    lines = [texts.say(state.reason, run=state.run)] if state.reason else []
+    verdicts = state.verdicts
+    if state.has_ended and (verdicts.satisfied or verdicts.violated):
+        lines.append(texts.say("task_verdicts", satisfied=verdicts.satisfied, violated=verdicts.violated))
+    return lines

@@ -1,0 +1,165 @@
+"""The states of runs and of their nodes, from the facts on the tape of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatchmethod
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from bubbot.features.tasks.facts import (
+    ENDED,
+    TASKS_TAPE,
+    NodeChanged,
+    RunChanged,
+    RunQueued,
+    Status,
+    VerdictCounts,
+)
+from bubbot.tape.fact import Cited, FactState
+from bubbot.tape.projection import checkpoint_model, project_facts
+
+MAX_ENDED_RUNS = 200
+"""The newest ended runs that the state keeps; older ones are on the tape."""
+
+
+class NodeState(Struct, array_like=True, frozen=True):
+    """The state of a node.
+
+    Attributes:
+        attempt: the number of its last attempt; 0 before the first.
+        forks: the forks of the attempt that runs, the newest last; one that went on after it was cut off has several.
+        until: see `NodeChanged`.
+        approval: see `NodeChanged`.
+        digest: see `NodeChanged`.
+        reason: see `NodeChanged`.
+        changed: the fact that changed it last; 0 for none.
+    """
+
+    status: Status = "queued"
+    attempt: int = 0
+    forks: tuple[str, ...] = ()
+    until: str = ""
+    approval: str = ""
+    digest: str = ""
+    reason: str = ""
+    changed: int = 0
+
+
+class RunState(Struct, array_like=True, frozen=True):
+    """The state of a run.
+
+    Attributes:
+        queued: the fact with which it began.
+        nodes: the states of its nodes, in the order of the schema.
+        revision: how many facts it is made of; each change has another one.
+        changed: when it changed last, ISO 8601 in UTC.
+        tokens: what its attempts used.
+        seconds: how long they took, one after the other.
+    """
+
+    queued: Cited[RunQueued]
+    status: Status = "queued"
+    nodes: tuple[NodeState, ...] = ()
+    revision: int = 1
+    changed: str = ""
+    reason: str = ""
+    verdicts: VerdictCounts = VerdictCounts()
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def run(self) -> str:
+        """Its name."""
+        return self.queued.fact.run
+
+    @property
+    def session(self) -> str:
+        """The chat in which it runs."""
+        return self.queued.fact.session
+
+    @property
+    def has_ended(self) -> bool:
+        """True if nothing changes it any more."""
+        return self.status in ENDED
+
+    @property
+    def done(self) -> int:
+        """The number of nodes that succeeded."""
+        return sum(node.status == "succeeded" for node in self.nodes)
+
+    @property
+    def by_node(self) -> Mapping[str, NodeState]:
+        """The states of its nodes, by name."""
+        return dict(zip(self.queued.fact.nodes, self.nodes, strict=True))
+
+    def apply(self, fact: NodeChanged | RunChanged, date: str, number: int = 0) -> RunState:
+        """Return the state after a fact; `number` is the id of its entry."""
+        if isinstance(fact, RunChanged):
+            verdicts = self.verdicts if fact.verdicts is UNSET else fact.verdicts
+            changed = replace(self, status=fact.status, reason=fact.reason or "", verdicts=verdicts)
+        else:
+            names = self.queued.fact.nodes
+            if fact.node not in names:
+                return self
+            place = names.index(fact.node)
+            before = self.nodes[place]
+            forks = before.forks if fact.attempt == before.attempt and before.status == "running" else ()
+            state = NodeState(
+                fact.status,
+                fact.attempt,
+                (*forks, fact.fork) if fact.fork else (),
+                fact.until or "",
+                fact.approval or "",
+                fact.digest or "",
+                fact.reason or "",
+                number,
+            )
+            changed = replace(
+                self,
+                nodes=(*self.nodes[:place], state, *self.nodes[place + 1 :]),
+                tokens=self.tokens + (fact.tokens or 0),
+                seconds=self.seconds + (fact.seconds or 0.0),
+            )
+        return replace(changed, revision=self.revision + 1, changed=date)
+
+
+def begin_run(queued: Cited[RunQueued]) -> RunState:
+    """Return the state of a run that begins: what it takes from another run has succeeded."""
+    attempts = {node: attempt for node, _, attempt in queued.fact.kept}
+    nodes = [NodeState("succeeded", attempts[n]) if n in attempts else NodeState() for n in queued.fact.nodes]
+    return RunState(queued, nodes=tuple(nodes), changed=queued.date)
+
+
+class TasksState(FactState):
+    """The runs by name, in the order in which they began."""
+
+    FACTS: ClassVar = (RunQueued, NodeChanged, RunChanged)
+    runs: dict[str, RunState] = msgspec.field(default_factory=dict)
+
+    @singledispatchmethod
+    def fold(self, fact: Any, cited: Cited[Any], /) -> None:
+        """Change the state by one fact."""
+        raise NotImplementedError(type(fact).__name__)
+
+    @fold.register
+    def _(self, fact: RunQueued, cited: Cited[Any], /) -> None:
+        self.runs.setdefault(fact.run, begin_run(cited))
+
+    @fold.register
+    def _(self, fact: NodeChanged | RunChanged, cited: Cited[Any], /) -> None:
+        if (before := self.runs.get(fact.run)) is None or before.has_ended:
+            return  # it was erased, or was cancelled meanwhile
+        self.runs[fact.run] = after = before.apply(fact, cited.date, cited.id)
+        if after.has_ended:
+            ended = [run for run, state in self.runs.items() if state.has_ended]
+            for run in ended[:-MAX_ENDED_RUNS]:
+                del self.runs[run]
+
+
+TASKS_PROJECTION = project_facts(TasksState, name="tasks", version=1, tapes=TASKS_TAPE, interval=500)
+
+CHECKPOINTS = {TASKS_PROJECTION.checkpoint_name: checkpoint_model(TasksState)}
