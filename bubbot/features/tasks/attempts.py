@@ -227,7 +227,8 @@ class NodeRunner:
         )
         if status == "failed" and attempt.number <= node.retries:
             pause = min(node.backoff * 2 ** (attempt.number - 1), MAX_BACKOFF_SECONDS)
-            fact = replace_fields(fact, status="waiting", until=timestamp(now + timedelta(seconds=pause)))
+            until = timestamp(now + timedelta(seconds=pause)) if pause else UNSET
+            fact = replace_fields(fact, status="waiting" if pause else "queued", until=until)
         state = {"run": work.run, "node": name, "attempt": attempt.number, "phase": fact.status, "owner": "agent"}
         await fork.append([anchor(NODE_ENDED, state, window=False)])
         await work.merge(fork, fact, now)

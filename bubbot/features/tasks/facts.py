@@ -151,7 +151,7 @@ class RunEventSeen(Fact):
         name: the tool, the node or the anchor.
         node: the node in which it happened; empty for the run itself.
         attempt: the attempt of that node.
-        values: its arguments or fields.
+        fields: its arguments, or what it has.
     """
 
     EVENTS = ("task/event",)
@@ -162,7 +162,7 @@ class RunEventSeen(Fact):
     name: str
     node: str
     attempt: int
-    values: Mapping[str, Any]
+    fields: Mapping[str, Any]
 
 
 class MoveRefused(Fact):

@@ -212,13 +212,12 @@ class TaskRuns:
     async def open_work(self, turn: Turn, run: str) -> RunWork:
         """Return a run to work on in a turn of its chat. Raise `CommandRefused` if its sources are gone."""
         state = self.state.runs[run]
-        work = self._works.get(run)
+        tape, work = turn.tape, self._works.get(run)
+        found = (await tape.fetch([TapeQuery(tape.name, keys=(opened_key(run),))]))[0]
+        if not found or found[0].erased:  # the chat was reset, or it was erased
+            raise CommandRefused("task_lost", run=run)
         if work is not None and work.state.revision == state.revision and not _was_cut_off(work):
             return work
-        tape = turn.tape
-        found = (await tape.fetch([TapeQuery(tape.name, keys=(opened_key(run),))]))[0]
-        if not found or found[0].erased:
-            raise CommandRefused("task_lost", run=run)
         opened = TaskOpened.of(found[0])
         definition = TaskDefinition.of_json(make.thaw(opened.definition))
         harness = parse_harness(definition.harness)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from itertools import product
 
 from bubbot.features.tasks.harness.events import EventKind
-from bubbot.features.tasks.harness.feature_files import Harness, HarnessProblem, Rule
+from bubbot.features.tasks.harness.feature_files import Harness, HarnessProblem, HarnessRule
 from bubbot.features.tasks.harness.formula import And, Atom, Constant, Count, Formula, Not, name_pattern, walk
 
 _NOUNS: dict[EventKind | None, str] = {
@@ -45,7 +45,7 @@ def find_dead_steps(
     return sorted(dict.fromkeys([*names, *_find_contradictions(harness)]), key=lambda each: (each.path, each.line))
 
 
-def _list_names(rule: Rule) -> Iterator[tuple[str, str]]:
+def _list_names(rule: HarnessRule) -> Iterator[tuple[str, str]]:
     """Yield what a rule names: the noun and the name."""
     for formula in (rule.at, rule.holds):
         for atom in walk(formula) if formula is not None else ():
@@ -63,7 +63,7 @@ def _is_known(name: str, known: Collection[str]) -> bool:
     return any(pattern.fullmatch(each) for each in known)
 
 
-def _describe_unknown(rule: Rule, noun: str, name: str, known: Collection[str]) -> str:
+def _describe_unknown(rule: HarnessRule, noun: str, name: str, known: Collection[str]) -> str:
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
@@ -85,14 +85,14 @@ def _find_contradictions(harness: Harness) -> Iterator[HarnessProblem]:
             yield HarnessProblem(duty.path, duty.line, message)
 
 
-def _list_needs(rule: Rule) -> Iterator[tuple[Formula, int]]:
+def _list_needs(rule: HarnessRule) -> Iterator[tuple[Formula, int]]:
     if rule.at is None:
         for part in _list_conjuncts(rule.holds):
             if isinstance(part, Count) and part.seconds is None:
                 yield part.body, part.number
 
 
-def _list_limits(rule: Rule) -> Iterator[tuple[Formula, int]]:
+def _list_limits(rule: HarnessRule) -> Iterator[tuple[Formula, int]]:
     for part in _list_conjuncts(rule.holds):
         match part:
             case Not(Count(body, number, None)) if rule.at is None or repr(rule.at) == repr(body):

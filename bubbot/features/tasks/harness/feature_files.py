@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 
 from bubbot.errors import ConfigError
-from bubbot.features.tasks.harness.formula import And, Constant, Formerly, Formula, TracePredicate
+from bubbot.features.tasks.harness.formula import And, Constant, Formerly, Formula, Implies, TracePredicate
 from bubbot.features.tasks.harness.steps import (
     KEYWORDS,
     NEED_WHEN,
@@ -75,7 +75,7 @@ class HarnessInvalid(ConfigError):
         self.problems = tuple(problems)
 
 
-class Rule(Struct, frozen=True):
+class HarnessRule(Struct, frozen=True):
     """One Then of a scenario.
 
     Attributes:
@@ -101,7 +101,7 @@ class Rule(Struct, frozen=True):
 class Harness(Struct, frozen=True):
     """The rules of a task, in the order of files and lines."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[HarnessRule, ...] = ()
 
 
 def parse_harness(files: Mapping[str, str], steps: Sequence[Step] = OWN_STEPS) -> Harness:
@@ -126,7 +126,7 @@ class _HarnessReader:
     """Reads one file after the other and collects rules and problems."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
-        self.rules: list[Rule] = []
+        self.rules: list[HarnessRule] = []
         self.problems: list[HarnessProblem] = []
         self._steps = steps
         self._numbers = Counter[str]()
@@ -273,7 +273,7 @@ class _ScenarioReader:
     def _add_rule(self, used: _UsedStep, meaning: Move | Duty) -> None:
         scenario = self._pickle["name"]
         self._harness.rules.append(
-            Rule(
+            HarnessRule(
                 id=self._harness.number_rule(self._path, scenario),
                 path=self._path,
                 line=used.line,
@@ -303,7 +303,7 @@ def _interpret(step: Step, meaning: Meaning, trigger: Formula | None, conditions
     else:
         return Move(trigger, _make_formula(meaning))
     needs = [Formerly(trigger)] if trigger is not None else conditions
-    return Duty(holds)
+    return Duty(Implies(_join(needs), holds) if needs else holds)
 
 
 def find_nearest_patterns(text: str, patterns: Collection[str]) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from bubbot.features.tasks.harness.events import RunEvent
-from bubbot.features.tasks.harness.feature_files import Harness, Rule
+from bubbot.features.tasks.harness.feature_files import Harness, HarnessRule
 from bubbot.features.tasks.harness.formula import (
     MAX_CITATIONS,
     Citation,
@@ -34,7 +34,7 @@ from bubbot.features.tasks.harness.formula import (
 Status: TypeAlias = Literal["satisfied", "violated", "pending"]
 
 
-class Verdict(Struct, frozen=True):
+class RuleVerdict(Struct, frozen=True):
     """What became of a rule.
 
     Attributes:
@@ -60,11 +60,11 @@ class Monitor:
             for rule in harness.rules
         ]
 
-    def judge(self, event: RunEvent) -> list[Verdict]:
+    def judge(self, event: RunEvent) -> list[RuleVerdict]:
         """Return the rules that this event would violate if it came next, in the order of the harness. Change nothing."""
         at = self._evaluator.peek(event)
         return [
-            Verdict(state.rule.id, "violated", citation)
+            RuleVerdict(state.rule.id, "violated", citation)
             for state in self._states
             if (citation := state.judge(at)) is not None
         ]
@@ -76,7 +76,7 @@ class Monitor:
             state.record(at)
         self._evaluator.advance(at)
 
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[RuleVerdict]:
         """Return a verdict for each rule, in the order of the harness. After the finish none is pending."""
         return [state.verdict() for state in self._states]
 
@@ -84,7 +84,7 @@ class Monitor:
 class _MoveState:
     """One move along a run."""
 
-    def __init__(self, rule: Rule, at: int, holds: int) -> None:
+    def __init__(self, rule: HarnessRule, at: int, holds: int) -> None:
         self.rule = rule
         self._at = at
         self._holds = holds
@@ -106,22 +106,22 @@ class _MoveState:
             self._applied.append(at.event.number)
         self._is_finished = self._is_finished or at.event.kind == "finished"
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RuleVerdict:
         """Return what became of the rule."""
         if self._violation is not None:
-            return Verdict(self.rule.id, "violated", self._violation)
-        return Verdict(self.rule.id, "satisfied" if self._is_finished else "pending", tuple(self._applied))
+            return RuleVerdict(self.rule.id, "violated", self._violation)
+        return RuleVerdict(self.rule.id, "satisfied" if self._is_finished else "pending", tuple(self._applied))
 
 
 class _DutyState:
     """One duty along a run."""
 
-    def __init__(self, rule: Rule, holds: int) -> None:
+    def __init__(self, rule: HarnessRule, holds: int) -> None:
         self.rule = rule
         self._holds = holds
         self._is_timed = is_timed(rule.holds)
         self._needs_trace = any(isinstance(each, TracePredicate) for each in walk(rule.holds))
-        self._verdict = Verdict(rule.id, "pending")
+        self._verdict = RuleVerdict(rule.id, "pending")
 
     def judge(self, at: Evaluation) -> Citation | None:
         """Return the events that decide that the rule is or can never be met; None if it is or can."""
@@ -138,12 +138,12 @@ class _DutyState:
         """Let an event happen."""
         if self._verdict.status == "pending" and (at.event.kind == "finished" or self._is_final(at)):
             if at.holds(self._holds):
-                self._verdict = Verdict(self.rule.id, "satisfied", at.cite(self._holds))
+                self._verdict = RuleVerdict(self.rule.id, "satisfied", at.cite(self._holds))
             else:
                 citation = merge_citations(at.cite(self._holds), (at.event.number,))
-                self._verdict = Verdict(self.rule.id, "violated", citation)
+                self._verdict = RuleVerdict(self.rule.id, "violated", citation)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RuleVerdict:
         """Return what became of the rule."""
         return self._verdict
 
