@@ -15,7 +15,7 @@ from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.facts import ENDED, TASKS_TAPE, NodeChanged, RuleJudged, TaskOpened
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.feature_files import HarnessInvalid, parse_harness
-from bubbot.features.tasks.library import TaskLibrary
+from bubbot.features.tasks.library import TaskLibrary, product_layer
 from bubbot.features.tasks.results import (
     AnyRunArgs,
     NewTaskArgs,
@@ -292,7 +292,7 @@ class TaskCommands:
         outcome = await runs.advance(caller.turn, state.run)
         text = self._outcome_text(caller, outcome)
         if outcome.text and outcome.state.status == "succeeded":
-            await _tell_chat(caller.turn, state, text)
+            await _tell_chat(caller.turn, state, text, outcome.artifact)
         return RunChange(state.run, task, outcome.state.status, text)
 
     def _outcome_text(self, caller: Caller, outcome: Any) -> str:
@@ -507,14 +507,12 @@ def _refuse_foreign(caller: Caller, state: RunState) -> None:
         raise CommandRefused("task_not_yours", run=state.run)
 
 
-async def _tell_chat(turn: Turn, state: RunState, text: str) -> None:
-    """Put the result of a run into the window of its chat, so that people can talk about it."""
+async def _tell_chat(turn: Turn, state: RunState, text: str, artifact: int) -> None:
+    """Put the result of a run into the window of its chat, so that people can talk about it: a copy of the artifact."""
     said = f"[The task {state.queued.fact.task} ({state.run}) is over. Its result follows.]"
-    source = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
-    asked, told = (
-        make.message("user", said, origin="system"),
-        make.message("assistant", text, origin=turn.origin, **source),
-    )
+    meta = {"origin": turn.origin, "source": [turn.tape.name, artifact]}
+    meta |= stamp_of(most_foreign(turn.answer_source, turn.tape.source))
+    asked, told = make.message("user", said, origin="system"), make.message("assistant", text, **meta)
     keyed = [replace_fields(asked, key=f"over:{state.run}"), replace_fields(told, key=f"result:{state.run}")]
     await turn.tape.append(keyed, if_absent=True)  # an interrupted attempt of the turn may have told it
 
@@ -540,7 +538,11 @@ async def open_tasks(context: CommandContext) -> TaskCommands:
     if (running := context.service(TaskCommands)) is not None:
         return running
     assert context.home is not None
-    return TaskCommands(TaskLibrary(context.home, {}), context.settings or TaskSettings(), context=context)
+    return TaskCommands(
+        TaskLibrary(context.home, product_layer("bubbot", "en", str(context.zone))),
+        context.settings or TaskSettings(),
+        context=context,
+    )
 
 
 COMMANDS = make_group(

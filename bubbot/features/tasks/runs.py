@@ -78,10 +78,12 @@ class RunOutcome(Struct, frozen=True):
     Attributes:
         state: of the run.
         text: what people read; empty if there is nothing to say yet.
+        artifact: the entry of the artifact that the text is; 0 for none.
     """
 
     state: RunState
     text: str
+    artifact: int = 0
 
 
 class TaskRuns:
@@ -249,7 +251,7 @@ class TaskRuns:
             self._stage(turn, RunChanged(run=state.run, status="lost", reason="task_lost"))
             raise
         if state.has_ended:  # the turn that ended it was interrupted before anybody was told
-            return RunOutcome(state, await self._read_result(turn, work))
+            return RunOutcome(state, *await self._read_result(turn, work))
         self._active.add(state.run)
         try:
             return await self._advance(turn, work)
@@ -451,16 +453,16 @@ class TaskRuns:
         state = {"run": work.run, "task": work.definition.name, "phase": fact.status, "owner": "agent"}
         await turn.tape.append([*judged, anchor(TASK_ENDED, state, window=False)])
         await self._progress.show(turn, work)
-        return RunOutcome(work.state, await self._read_result(turn, work))
+        return RunOutcome(work.state, *await self._read_result(turn, work))
 
-    async def _read_result(self, turn: Turn, work: RunWork) -> str:
-        """Return what people get of a run that succeeded: the artifact of the node that its schema names."""
+    async def _read_result(self, turn: Turn, work: RunWork) -> tuple[str, int]:
+        """Return what people get of a run that succeeded, the artifact of the node that its schema names, and its entry."""
         node = TaskGraph(work.definition.schema).result
         if work.state.status != "succeeded" or not node:
-            return ""
+            return "", 0
         artifact = await read_artifact(turn.tape, work, node)
         turn.note_answer(artifact.source)
-        return artifact.value if isinstance(artifact.value, str) else _format_json(artifact.value)
+        return artifact.value if isinstance(artifact.value, str) else _format_json(artifact.value), artifact.entry
 
     def _stage(self, turn: Turn, fact: RunChanged) -> None:
         turn.tape.stage(TASKS_TAPE, [fact.to_entry()])
