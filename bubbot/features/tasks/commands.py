@@ -510,7 +510,7 @@ def _refuse_foreign(caller: Caller, state: RunState) -> None:
 async def _tell_chat(turn: Turn, state: RunState, text: str, artifact: int) -> None:
     """Put the result of a run into the window of its chat, so that people can talk about it: a copy of the artifact."""
     said = f"[The task {state.queued.fact.task} ({state.run}) is over. Its result follows.]"
-    meta = {"origin": turn.origin, "source": [turn.tape.name, artifact]}
+    meta: dict[str, Any] = {"origin": turn.origin, "source": [turn.tape.name, artifact]}
     meta |= stamp_of(most_foreign(turn.answer_source, turn.tape.source))
     asked, told = make.message("user", said, origin="system"), make.message("assistant", text, **meta)
     keyed = [replace_fields(asked, key=f"over:{state.run}"), replace_fields(told, key=f"result:{state.run}")]
