@@ -73,9 +73,9 @@ def write_digest(home: Path) -> None:
     write_task(home, "digest", DIGEST, RULES, "limit = 3\n")
 
 
-async def begin_digest(bench: TaskBench, description: str, person: str = OWNER) -> str:
-    """Run the task in the direct chat of a person until it asks; return the run."""
-    await bench.say(f",task.run digest {description}", sender=person, chat=person)
+async def begin_digest(bench: TaskBench, description: str, person: str = OWNER, chat: str = "") -> str:
+    """Run the task until it asks, in a chat or else in the direct one of the person; return the run."""
+    await bench.say(f",task.run digest {description}", sender=person, chat=chat or person)
     return bench.run.run
 
 

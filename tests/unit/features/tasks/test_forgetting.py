@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
+from bubbot.features.people.facts import PersonForgetting
 from bubbot.features.tasks.facts import TASKS_TAPE, NodeChanged, RunChanged, RunQueued
 from bubbot.features.tasks.forgetting import restate_tasks
 from bubbot.features.tasks.state import RunState, TasksState
+from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.forgetting import ForgottenPerson
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fact import Fact
+from bubbot.tape.store import Batch
+from tests.family import GROUP, MEMBER, OWNER, family
+from tests.task_runs import ANSWERS, begin_digest, write_digest
+from tests.tasks import QUESTION, TaskBench
 
 ANN = ForgottenPerson(accounts=(("tg", "1"),), chats=("tg:1",))
 
@@ -86,3 +93,34 @@ def test_an_ended_run_of_another_stays_ended_with_its_verdicts() -> None:
     )
     run = after(entries, {3})["BENS"]
     assert (run.status, [each.status for each in run.nodes]) == ("cancelled", ["succeeded", "queued"])
+
+
+async def test_in_a_bot_the_runs_of_the_forgotten_go_and_those_of_others_go_on(tmp_path: Path) -> None:
+    write_digest(tmp_path)
+    async with family(tmp_path, ScriptedModel(ANSWERS), agents={}) as bot:
+        bench = TaskBench(bot)
+        kept = await begin_digest(bench, "the school board", OWNER, GROUP)
+        question = QUESTION.findall("\n".join(bot.channel.texts))[-1]
+        await begin_digest(bench, "the harvest of Ben", MEMBER, GROUP)
+        await begin_digest(bench, "the garden of Ben", MEMBER)
+        assert len(bench.runs.state.runs) == 3
+        inbox = "bubbot/inbox/tg"
+        theirs = next(
+            e for e in await bot.entries(inbox) if e.name == "inbox/received" and e.data["sender"]["id"] == MEMBER
+        )
+        await bot.daemon.bot.store.append(
+            [Batch("bubbot/people", (PersonForgetting((inbox, theirs.id), "owner").to_entry(),))]
+        )
+    async with family(tmp_path, ScriptedModel(ANSWERS), agents={}) as bot:
+        bench = TaskBench(bot)
+        assert [*bench.runs.state.runs] == [kept]
+        left = [
+            entry
+            for entry in await bot.entries(TASKS_TAPE)
+            if not entry.erased and entry.name != "tasks/checkpoint"
+        ]
+        assert {entry.data["run"] for entry in left} == {kept}
+        group = "\n".join(str(dict(entry.payload)) for entry in await bot.entries(GROUP))
+        assert ("the school board" in group, "the harvest" in group) == (True, False)
+        await bench.say(f",approve {question}", chat=GROUP)
+        assert bench.runs.state.runs[kept].status == "succeeded"
