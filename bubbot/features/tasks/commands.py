@@ -14,7 +14,7 @@ from bubbot.features.tasks.config import override_config
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.facts import ENDED, TASKS_TAPE, NodeChanged, RuleJudged, TaskOpened
 from bubbot.features.tasks.graph import TaskGraph
-from bubbot.features.tasks.harness.feature_files import HarnessInvalid, parse_harness
+from bubbot.features.tasks.harness.feature_files import HarnessInvalid
 from bubbot.features.tasks.library import TaskLibrary
 from bubbot.features.tasks.results import (
     AnyRunArgs,
@@ -41,6 +41,7 @@ from bubbot.features.tasks.runs import TaskRuns
 from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.sources import DefinitionInvalid
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState
+from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.writing import EXAMPLE_FILES, TaskWriter
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.turn import Turn
@@ -151,7 +152,7 @@ class TaskCommands:
             return TaskChecked(name, 0, 0, problems)
         found = await asyncio.to_thread(self._library.check, definition, caller.role)
         try:
-            rules = len(parse_harness(definition.harness).rules)
+            rules = len(read_harness(definition.harness).rules)
         except HarnessInvalid:
             rules = 0
         problems = tuple(TaskProblem(each.where, each.message, each.is_warning) for each in found)
@@ -219,10 +220,11 @@ class TaskCommands:
         size = len(canonical(definition.to_json()).encode())
         if size > MAX_DEFINITION_BYTES:
             raise CommandRefused("task_too_large", task=definition.name, size=size, limit=MAX_DEFINITION_BYTES)
-        found = await asyncio.to_thread(self._library.check, definition, caller.role)
+        session = caller.required_turn.session
+        agents = self._require_runs().list_agents(session, definition)
+        found = await asyncio.to_thread(self._library.check, definition, caller.role, agents)
         if problems := [each for each in found if not each.is_warning]:
             raise CommandRefused("task_broken", task=definition.name, problems="\n".join(map(str, problems)))
-        session = caller.required_turn.session
         open_runs = [
             run for run in self._require_runs().state.runs.values() if run.session == session and not run.has_ended
         ]

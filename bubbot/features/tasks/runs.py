@@ -42,10 +42,10 @@ from bubbot.features.tasks.facts import (
     VerdictCounts,
 )
 from bubbot.features.tasks.graph import TaskGraph
-from bubbot.features.tasks.harness.feature_files import parse_harness
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.progress import ProgressMessages
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, begin_run
+from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import TASK_ORIGIN, Inbound, Sender
@@ -124,6 +124,11 @@ class TaskRuns:
             fact = RunEventSeen.try_of(entry) if entry.name in RunEventSeen.EVENTS else None
             if fact is not None and (work := self._works.get(fact.run)):
                 work.entries[fact.number] = entry.id
+
+    def list_agents(self, session: str, definition: TaskDefinition) -> list[str]:
+        """List the agents that the nodes of a task name and that may be called in a chat."""
+        named = dict.fromkeys(node.agent for node in definition.schema.nodes.values() if node.agent)
+        return [name for name in named if self._kernel.find_agent(session, name) is not None]
 
     def find(self, name: str) -> RunState:
         """Return the state of a run by its name as people type it. Raise `CommandRefused` if there is none."""
@@ -220,7 +225,7 @@ class TaskRuns:
             return work
         opened = TaskOpened.of(found[0])
         definition = TaskDefinition.of_json(make.thaw(opened.definition))
-        harness = parse_harness(definition.harness)
+        harness = read_harness(definition.harness)
         work = RunWork(state, definition, opened.description, harness, Monitor(harness), found[0].id)
         if harness.rules:
             names = RunEventSeen.EVENTS
@@ -512,7 +517,7 @@ class TaskRuns:
 
     async def _queue(self, state: RunState, now: datetime) -> bool:
         fact = state.queued.fact
-        _, _, place = fact.session.partition(":")
+        _, _, place = self._kernel.current_session(fact.session).partition(":")
         chat, _, thread = place.partition(":")
         inbound = Inbound(
             fact.channel,
