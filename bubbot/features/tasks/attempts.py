@@ -225,7 +225,7 @@ class NodeRunner:
             reason=reason or UNSET,
             detail=detail or UNSET,
             tokens=attempt.tokens,
-            seconds=round(time.monotonic() - attempt.started, 3),
+            seconds=work.take_seconds(attempt.started),
         )
         if status == "failed" and attempt.number <= node.retries:
             pause = min(node.backoff * 2 ** (attempt.number - 1), MAX_BACKOFF_SECONDS)

@@ -52,7 +52,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import most_foreign, stamp_of
 from bubbot.tape.query import TapeQuery
-from bubbot.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
+from bubbot.tool import CHANGES_JOBS, INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
 
 TASKS_SESSION = f"{TERMINAL_CHANNEL}:tasks"
 """The chat of a shell in which tasks run, unless it names another one."""
@@ -186,7 +186,7 @@ class TaskCommands:
         chat=("task.run",),
         form="<task> [description]",
         example='digest "the school board"',
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
         writes=False,
         for_model=True,
         help=CommandHelp(
@@ -204,6 +204,8 @@ class TaskCommands:
             words += [write_keyed("with", ",".join(args.values))] if args.values else []
             return await self._type(" ".join(words), args.chat.strip() or TASKS_SESSION, args.task)
         turn, runs = caller.turn, self._require_runs()
+        if turn.is_subtask:  # what follows a turn follows the whole turn
+            raise CommandRefused("task_in_subtask")
         loaded = await asyncio.to_thread(self._library.load, args.task)
         definition = self._change_config(loaded, args.values)
         await self._refuse_problems(definition, caller)

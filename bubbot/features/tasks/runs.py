@@ -43,7 +43,7 @@ from bubbot.features.tasks.facts import (
 )
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.monitor import Monitor
-from bubbot.features.tasks.progress import ProgressMessages
+from bubbot.features.tasks.progress import ProgressMessages, find_place
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, begin_run
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
@@ -265,8 +265,6 @@ class TaskRuns:
         graph = TaskGraph(work.definition.schema)
         if work.state.status == "queued":
             await work.record(turn.tape, work.make_event("anchor", TASK_BEGAN, "", turn.now(), {}))
-        if work.state.status != "running":
-            work.change(turn.tape, RunChanged(run=work.run, status="running"), turn.now())
         await self._settle_waiting(turn, work)
         running: dict[asyncio.Task[None], str] = {}
         cancelled = asyncio.create_task(work.is_cancelled.wait())
@@ -287,8 +285,7 @@ class TaskRuns:
             cancelled.cancel()
             for task in running:
                 task.cancel()
-            if running:
-                await asyncio.wait(running)
+            await asyncio.gather(*running, return_exceptions=True)
         return await self._end_turn(turn, work, graph)
 
     async def _start_ready(
@@ -298,6 +295,8 @@ class TaskRuns:
         schema = work.definition.schema
         while True:
             names = [name for name in self._list_ready(work, graph) if name not in running.values()]
+            if names and work.state.status != "running":
+                work.change(turn.tape, RunChanged(run=work.run, status="running"), turn.now())
             gates = [name for name in names if schema.nodes[name].is_gate]
             for name in gates:
                 await self._ask(turn, work, name)
@@ -370,11 +369,16 @@ class TaskRuns:
     async def _ask(self, turn: Turn, work: RunWork, name: str) -> None:
         """Ask people a question with a card, which is merged with the turn."""
         node, before = work.definition.schema.nodes[name], work.find_node(name)
-        if (ask := self._kernel.ask) is None:
-            fact = NodeChanged(run=work.run, node=name, status="failed", attempt=1, reason="task_no_approvals")
+        reason, ask, details = "", self._kernel.ask, ""
+        try:
+            details = await self._write_question(turn, work, name)
+        except ArtifactInvalid:
+            reason = "task_artifact_gone"
+        if ask is None or reason:
+            reason = reason or "task_no_approvals"
+            fact = NodeChanged(run=work.run, node=name, status="failed", attempt=before.attempt + 1, reason=reason)
             work.change(turn.tape, fact, turn.now())
             return
-        details = await self._write_question(turn, work, name)
         question = ApprovalQuestion(GATE, details, f",task.resume {work.run}", node.by, node.hours)
         number = await ask(turn, question)
         fact = NodeChanged(
@@ -417,8 +421,9 @@ class TaskRuns:
                 await self._progress.show(turn, work)
                 return RunOutcome(work.state, "")
             if any(node.status == "waiting" for node in nodes):
-                await self._pass(turn, work)
-                work.change(turn.tape, RunChanged(run=work.run, status="waiting"), turn.now())
+                if work.state.status != "waiting":  # nothing happened else
+                    await self._pass(turn, work)
+                    work.change(turn.tape, RunChanged(run=work.run, status="waiting"), turn.now())
                 await self._progress.show(turn, work)
                 return RunOutcome(work.state, "")
         return await self._finish(turn, work)
@@ -490,7 +495,9 @@ class TaskRuns:
         await self._projected.write_checkpoint()
         if (work := self._works.pop(state.run, None)) is not None:
             work.is_cancelled.set()
-        return self.state.runs[state.run]
+        after = self.state.runs[state.run]
+        await self._progress.end(after, work.definition if work else None)
+        return after
 
     # Moments
 
@@ -517,16 +524,15 @@ class TaskRuns:
 
     async def _queue(self, state: RunState, now: datetime) -> bool:
         fact = state.queued.fact
-        _, _, place = self._kernel.current_session(fact.session).partition(":")
-        chat, _, thread = place.partition(":")
+        place = find_place(self._kernel.current_session(fact.session))
         inbound = Inbound(
             fact.channel,
             f"task:{state.run}:{state.revision}:{state.done}:due",
-            chat,
+            place.chat,
             Sender(fact.by, fact.by_name, roles=fact.by_roles),
             f",task.resume {state.run}",
             timestamp(now),
-            thread=thread,
+            thread=place.thread,
             direct=fact.direct,
             space=fact.space,
             origin=TASK_ORIGIN if fact.has_person else JOB_ORIGIN,

@@ -52,7 +52,8 @@ class Asking:
     def number(self) -> str:
         """The newest card."""
         assert self.bot is not None
-        return CARD.findall("\n".join(self.bot.channel.texts))[-1]
+        found: list[str] = CARD.findall("\n".join(self.bot.channel.texts))
+        return found[-1]
 
 
 @asynccontextmanager
