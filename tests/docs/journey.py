@@ -131,8 +131,10 @@ def open_page(folder: Path) -> Iterator[str]:
     subprocess.run(
         [command, "chat"], input=lines, text=True, env=environment, cwd=folder, check=True, capture_output=True
     )
-    task = [command, "task", "run", "newsletter", "What is new at the school?"]
-    subprocess.run(task, env=environment, cwd=folder, check=True, capture_output=True)
+    asked = "What is new at the school?"
+    subprocess.run(
+        [command, "task", "run", "newsletter", asked], env=environment, cwd=folder, check=True, capture_output=True
+    )
     server = subprocess.Popen(
         [command, "trace", "--port", "0", "--no-browser"],
         stdout=subprocess.PIPE,

@@ -147,14 +147,15 @@ class NodeRunner:
         await work.record(fork, began, attempt.number)
         stored = await fork.append([anchor(NODE_BEGAN, state), *brief_entries(work.run, parts, prompt)])
         await fork.save()
+        agent = self._choose_agent(turn, node)
         child = turn.derive(
             fork,
             origin=f"task:{name}",
             message_ids=[stored[-1].id],
-            allowed_tools=self._choose_tools(turn, node),
+            allowed_tools=self._choose_tools(turn, node, agent),
             max_steps=node.steps,
             metadata=[attempt, attempt.record],
-            agent=self._choose_agent(turn, node),
+            agent=replace(agent, tools=None),
         )
         for repair in range(node.repairs + 1):
             text = (await child.runner.run_model(child)).text
@@ -178,13 +179,14 @@ class NodeRunner:
         """Return the rules that an event would break, with their places; empty for none."""
         return describe_rules(attempt.work, [verdict.rule for verdict in attempt.work.monitor.judge(event)])
 
-    def _choose_tools(self, turn: Turn, node: TaskNode) -> frozenset[str]:
-        """Return the tools of a node: those that it names and that the person may have called."""
+    def _choose_tools(self, turn: Turn, node: TaskNode, agent: Agent) -> frozenset[str]:
+        """Return the tools of a node: those that it names, and that the person and the agent may call."""
         return frozenset(
             tool.name
             for tool in self._list_tools()
             if tool.for_model and turn.role.at_least(tool.role) and turn.may_call(tool.name) and not tool.is_reserved
             if any(fnmatchcase(tool.name, pattern) for pattern in node.tools) and not fnmatchcase(tool.name, OWN_TOOLS)
+            if agent.tools is None or tool.name in agent.tools
         )
 
     def _choose_agent(self, turn: Turn, node: TaskNode) -> Agent:
@@ -194,7 +196,7 @@ class NodeRunner:
             if found is None:
                 raise ModelError(f"there is no agent {node.agent} in this chat")
             agent = found.limit_memory(turn.agent)
-        return replace(agent, model=node.model or agent.model, strategy=node.strategy or agent.strategy, tools=None)
+        return replace(agent, model=node.model or agent.model, strategy=node.strategy or agent.strategy)
 
     @uninterrupted
     async def _succeed(self, turn: Turn, attempt: NodeAttempt, artifact: Any) -> None:
@@ -223,7 +225,7 @@ class NodeRunner:
             reason=reason or UNSET,
             detail=detail or UNSET,
             tokens=attempt.tokens,
-            seconds=round(time.monotonic() - attempt.started, 3),
+            seconds=work.take_seconds(attempt.started),
         )
         if status == "failed" and attempt.number <= node.retries:
             pause = min(node.backoff * 2 ** (attempt.number - 1), MAX_BACKOFF_SECONDS)

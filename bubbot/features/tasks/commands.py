@@ -14,7 +14,7 @@ from bubbot.features.tasks.config import override_config
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.facts import ENDED, TASKS_TAPE, NodeChanged, RuleJudged, TaskOpened
 from bubbot.features.tasks.graph import TaskGraph
-from bubbot.features.tasks.harness.feature_files import HarnessInvalid, parse_harness
+from bubbot.features.tasks.harness.feature_files import HarnessInvalid
 from bubbot.features.tasks.library import TaskLibrary, product_layer
 from bubbot.features.tasks.results import (
     AnyRunArgs,
@@ -41,6 +41,7 @@ from bubbot.features.tasks.runs import TaskRuns
 from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.sources import DefinitionInvalid
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState
+from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.writing import EXAMPLE_FILES, TaskWriter
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.turn import Turn
@@ -51,7 +52,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import most_foreign, stamp_of
 from bubbot.tape.query import TapeQuery
-from bubbot.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
+from bubbot.tool import CHANGES_JOBS, INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
 
 TASKS_SESSION = f"{TERMINAL_CHANNEL}:tasks"
 """The chat of a shell in which tasks run, unless it names another one."""
@@ -151,7 +152,7 @@ class TaskCommands:
             return TaskChecked(name, 0, 0, problems)
         found = await asyncio.to_thread(self._library.check, definition, caller.role)
         try:
-            rules = len(parse_harness(definition.harness).rules)
+            rules = len(read_harness(definition.harness).rules)
         except HarnessInvalid:
             rules = 0
         problems = tuple(TaskProblem(each.where, each.message, each.is_warning) for each in found)
@@ -185,7 +186,7 @@ class TaskCommands:
         chat=("task.run",),
         form="<task> [description]",
         example='digest "the school board"',
-        effect=INSIDE,
+        effect=CHANGES_JOBS,
         writes=False,
         for_model=True,
         help=CommandHelp(
@@ -203,6 +204,8 @@ class TaskCommands:
             words += [write_keyed("with", ",".join(args.values))] if args.values else []
             return await self._type(" ".join(words), args.chat.strip() or TASKS_SESSION, args.task)
         turn, runs = caller.turn, self._require_runs()
+        if turn.is_subtask:  # what follows a turn follows the whole turn
+            raise CommandRefused("task_in_subtask")
         loaded = await asyncio.to_thread(self._library.load, args.task)
         definition = self._change_config(loaded, args.values)
         await self._refuse_problems(definition, caller)
@@ -219,10 +222,11 @@ class TaskCommands:
         size = len(canonical(definition.to_json()).encode())
         if size > MAX_DEFINITION_BYTES:
             raise CommandRefused("task_too_large", task=definition.name, size=size, limit=MAX_DEFINITION_BYTES)
-        found = await asyncio.to_thread(self._library.check, definition, caller.role)
+        session = caller.required_turn.session
+        agents = self._require_runs().list_agents(session, definition)
+        found = await asyncio.to_thread(self._library.check, definition, caller.role, agents)
         if problems := [each for each in found if not each.is_warning]:
             raise CommandRefused("task_broken", task=definition.name, problems="\n".join(map(str, problems)))
-        session = caller.required_turn.session
         open_runs = [
             run for run in self._require_runs().state.runs.values() if run.session == session and not run.has_ended
         ]

@@ -73,7 +73,7 @@ class NodeChanged(Fact, kw_only=True):
         reason: the name of a sentence that says why.
         detail: a value for that sentence.
         tokens: what the attempt used, when it ended.
-        seconds: how long the attempt took, when it ended.
+        seconds: the time of the run that the attempt took, when it ended; what ran beside it has not counted that.
     """
 
     EVENTS = ("task/node",)

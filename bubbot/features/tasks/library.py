@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 from bubbot.errors import ValueInvalid
 from bubbot.features.tasks.check import check_definition
 from bubbot.features.tasks.definition import TaskDefinition, is_task_name, list_definitions, load_definition
-from bubbot.features.tasks.harness.feature_files import HarnessInvalid, parse_harness
+from bubbot.features.tasks.harness.dead_steps import find_dead_steps
+from bubbot.features.tasks.harness.feature_files import HarnessInvalid
 from bubbot.features.tasks.sources import Problem, hint_nearest, read_toml
+from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.ports.channel import Role
 from bubbot.tool import Tool
 
@@ -67,25 +69,27 @@ class TaskLibrary:
             return {}
         return read_toml(path.read_text(encoding="utf-8"), f"{TASKS_FOLDER}/{CONFIG_FILE}")
 
-    def check(self, definition: TaskDefinition, role: Role) -> list[Problem]:
-        """Return what is wrong with a task for a person of this role, what keeps it from running first."""
+    def check(self, definition: TaskDefinition, role: Role, agents: Collection[str] | None = None) -> list[Problem]:
+        """Return what is wrong with a task for a person of this role, what keeps it from running first.
+
+        Args:
+            agents: the agents of the chat that it names; None if they are not known.
+        """
         tools = {tool.name: tool.role for tool in (self._list_tools or tuple)() if tool.for_model}
         schema = definition.schema
         problems: list[Problem] = []
         try:
-            harness = parse_harness(definition.harness)
+            harness = read_harness(definition.harness)
         except HarnessInvalid as error:
             problems += [Problem(f"{each.path}:{each.line}", each.message) for each in error.problems]
         else:
-            from bubbot.features.tasks.harness.dead_steps import find_dead_steps
-
             gates = [name for name, node in schema.nodes.items() if node.is_gate]
             known = tools or {tool: Role.MEMBER for node in schema.nodes.values() for tool in node.tools}
             dead = find_dead_steps(harness, nodes=list(schema.nodes), tools=list(known), gates=gates)
             problems += [Problem(f"{each.path}:{each.line}", each.message, is_warning=True) for each in dead]
-        named = {node.agent for node in schema.nodes.values() if node.agent}
+        known_agents = {node.agent for node in schema.nodes.values()} if agents is None else agents
         found = check_definition(
-            definition, tools=tools, role=role, agents=named, models=None, harness_problems=problems
+            definition, tools=tools, role=role, agents=known_agents, models=None, harness_problems=problems
         )
         if not tools:
             found = [each for each in found if ".tools" not in each.where]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError
 from bubbot.feature import Kernel
@@ -27,6 +30,8 @@ MARKS: dict[Status, str] = {
 """The sign before a node or a run, by its state."""
 MAX_SHOWN_NODES = 20
 """Nodes that the message names; of more it says how many there are in each state."""
+MIN_SECONDS = 3
+"""Seconds between two edits while a run goes on."""
 BUTTON_SECONDS = 30 * 86_400
 
 
@@ -35,7 +40,7 @@ class ProgressMessages:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, datetime]] = {}
 
     def begin(self, turn: Turn, state: RunState, definition: TaskDefinition) -> None:
         """Add the message to what a turn sends."""
@@ -46,7 +51,11 @@ class ProgressMessages:
         """Edit the message if it says something else now; where the channel cannot edit, it stays as it is."""
         state = work.state
         text = format_progress(state, work.definition, turn.texts)
-        if work.definition.schema.progress != "message" or self._shown.get(state.run) == text:
+        before, at = self._shown.get(state.run, ("", None))
+        if work.definition.schema.progress != "message" or before == text:
+            return
+        is_soon = at is not None and turn.now() - at < timedelta(seconds=MIN_SECONDS)
+        if is_soon and state.status == "running":  # platforms allow few edits; a later one says the rest
             return
         channel = turn.session.partition(":")[0]
         message = await self._kernel.find_sent(turn.session, channel, progress_key(state.run))
@@ -60,15 +69,45 @@ class ProgressMessages:
             self._shown.pop(state.run, None)
             self._kernel.stage(turn, key, drawn)
             return
-        self._shown[state.run] = text
+        self._shown[state.run] = text, turn.now()
         with suppress(ConfigError):  # its channel does not run any more
             await self._kernel.send(turn.session, key, drawn, {})
+
+    async def end(self, state: RunState, definition: TaskDefinition | None) -> None:
+        """Edit the message of a run that somebody ended from anywhere; `definition` if it is at hand."""
+        self._shown.pop(state.run, None)
+        fact = state.queued.fact
+        place = find_place(self._kernel.current_session(state.session))
+        message = await self._kernel.find_sent(state.session, fact.channel, progress_key(state.run))
+        if not message:
+            return
+        texts = await self._kernel.find_texts(fact.channel, fact.by, place.chat)
+        status = texts.say(f"task_status_{state.status}")
+        text = texts.say("RunChange.ended", run=state.run, status=status, reason="").strip()
+        if definition is not None:
+            text = format_progress(state, definition, texts)
+        outbound = Outbound(fact.channel, place.chat, text, place.thread, edits=message)
+        with suppress(ConfigError):  # its channel does not run any more
+            await self._kernel.send(state.session, f"{progress_key(state.run)}:end", outbound, {})
 
     def _draw(self, turn: Turn, state: RunState, text: str, *, edits: str = "") -> Outbound:
         inbound = turn.inbounds[0].inbound
         cancel = Button(turn.texts.say("task_button_cancel"), f",task.cancel {state.run}")
         buttons = None if state.has_ended else ButtonSet((cancel,), lifetime_seconds=BUTTON_SECONDS)
         return Outbound(inbound.channel, inbound.chat, text, inbound.thread, buttons=buttons, edits=edits)
+
+
+class SessionPlace(Struct, frozen=True):
+    """The chat of a session, and its thread; empty if none."""
+
+    chat: str
+    thread: str
+
+
+def find_place(session: str) -> SessionPlace:
+    """Return the place of a session within its channel."""
+    chat, _, thread = session.partition(":")[2].partition(":")
+    return SessionPlace(chat, thread)
 
 
 def progress_key(run: str) -> str:

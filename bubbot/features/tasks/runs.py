@@ -42,10 +42,10 @@ from bubbot.features.tasks.facts import (
     VerdictCounts,
 )
 from bubbot.features.tasks.graph import TaskGraph
-from bubbot.features.tasks.harness.feature_files import parse_harness
 from bubbot.features.tasks.harness.monitor import Monitor
-from bubbot.features.tasks.progress import ProgressMessages
+from bubbot.features.tasks.progress import ProgressMessages, find_place
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, begin_run
+from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import TASK_ORIGIN, Inbound, Sender
@@ -126,6 +126,11 @@ class TaskRuns:
             fact = RunEventSeen.try_of(entry) if entry.name in RunEventSeen.EVENTS else None
             if fact is not None and (work := self._works.get(fact.run)):
                 work.entries[fact.number] = entry.id
+
+    def list_agents(self, session: str, definition: TaskDefinition) -> list[str]:
+        """List the agents that the nodes of a task name and that may be called in a chat."""
+        named = dict.fromkeys(node.agent for node in definition.schema.nodes.values() if node.agent)
+        return [name for name in named if self._kernel.find_agent(session, name) is not None]
 
     def find(self, name: str) -> RunState:
         """Return the state of a run by its name as people type it. Raise `CommandRefused` if there is none."""
@@ -222,7 +227,7 @@ class TaskRuns:
             return work
         opened = TaskOpened.of(found[0])
         definition = TaskDefinition.of_json(make.thaw(opened.definition))
-        harness = parse_harness(definition.harness)
+        harness = read_harness(definition.harness)
         work = RunWork(state, definition, opened.description, harness, Monitor(harness), found[0].id)
         if harness.rules:
             names = RunEventSeen.EVENTS
@@ -262,8 +267,6 @@ class TaskRuns:
         graph = TaskGraph(work.definition.schema)
         if work.state.status == "queued":
             await work.record(turn.tape, work.make_event("anchor", TASK_BEGAN, "", turn.now(), {}))
-        if work.state.status != "running":
-            work.change(turn.tape, RunChanged(run=work.run, status="running"), turn.now())
         await self._settle_waiting(turn, work)
         running: dict[asyncio.Task[None], str] = {}
         cancelled = asyncio.create_task(work.is_cancelled.wait())
@@ -284,8 +287,7 @@ class TaskRuns:
             cancelled.cancel()
             for task in running:
                 task.cancel()
-            if running:
-                await asyncio.wait(running)
+            await asyncio.gather(*running, return_exceptions=True)
         return await self._end_turn(turn, work, graph)
 
     async def _start_ready(
@@ -295,6 +297,8 @@ class TaskRuns:
         schema = work.definition.schema
         while True:
             names = [name for name in self._list_ready(work, graph) if name not in running.values()]
+            if names and work.state.status != "running":
+                work.change(turn.tape, RunChanged(run=work.run, status="running"), turn.now())
             gates = [name for name in names if schema.nodes[name].is_gate]
             for name in gates:
                 await self._ask(turn, work, name)
@@ -367,11 +371,16 @@ class TaskRuns:
     async def _ask(self, turn: Turn, work: RunWork, name: str) -> None:
         """Ask people a question with a card, which is merged with the turn."""
         node, before = work.definition.schema.nodes[name], work.find_node(name)
-        if (ask := self._kernel.ask) is None:
-            fact = NodeChanged(run=work.run, node=name, status="failed", attempt=1, reason="task_no_approvals")
+        reason, ask, details = "", self._kernel.ask, ""
+        try:
+            details = await self._write_question(turn, work, name)
+        except ArtifactInvalid:
+            reason = "task_artifact_gone"
+        if ask is None or reason:
+            reason = reason or "task_no_approvals"
+            fact = NodeChanged(run=work.run, node=name, status="failed", attempt=before.attempt + 1, reason=reason)
             work.change(turn.tape, fact, turn.now())
             return
-        details = await self._write_question(turn, work, name)
         question = ApprovalQuestion(GATE, details, f",task.resume {work.run}", node.by, node.hours)
         number = await ask(turn, question)
         fact = NodeChanged(
@@ -414,8 +423,9 @@ class TaskRuns:
                 await self._progress.show(turn, work)
                 return RunOutcome(work.state, "")
             if any(node.status == "waiting" for node in nodes):
-                await self._pass(turn, work)
-                work.change(turn.tape, RunChanged(run=work.run, status="waiting"), turn.now())
+                if work.state.status != "waiting":  # nothing happened else
+                    await self._pass(turn, work)
+                    work.change(turn.tape, RunChanged(run=work.run, status="waiting"), turn.now())
                 await self._progress.show(turn, work)
                 return RunOutcome(work.state, "")
         return await self._finish(turn, work)
@@ -487,7 +497,9 @@ class TaskRuns:
         await self._projected.write_checkpoint()
         if (work := self._works.pop(state.run, None)) is not None:
             work.is_cancelled.set()
-        return self.state.runs[state.run]
+        after = self.state.runs[state.run]
+        await self._progress.end(after, work.definition if work else None)
+        return after
 
     # Moments
 
@@ -514,16 +526,15 @@ class TaskRuns:
 
     async def _queue(self, state: RunState, now: datetime) -> bool:
         fact = state.queued.fact
-        _, _, place = fact.session.partition(":")
-        chat, _, thread = place.partition(":")
+        place = find_place(self._kernel.current_session(fact.session))
         inbound = Inbound(
             fact.channel,
             f"task:{state.run}:{state.revision}:{state.done}:due",
-            chat,
+            place.chat,
             Sender(fact.by, fact.by_name, roles=fact.by_roles),
             f",task.resume {state.run}",
             timestamp(now),
-            thread=thread,
+            thread=place.thread,
             direct=fact.direct,
             space=fact.space,
             origin=TASK_ORIGIN if fact.has_person else JOB_ORIGIN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from bubbot.command import TERMINAL
@@ -13,7 +14,7 @@ from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.tape.entry import TapeEntry
 
-RESUME = ",task.resume "
+_RESUME = re.compile(r"\s*,task[._]resume\s+(?:run=)?(\S+)", re.IGNORECASE)
 
 
 class TaskTurns:
@@ -58,8 +59,8 @@ class TaskTurns:
 
 def find_run(inbound: Inbound) -> str:
     """Return the run that an inbound goes on with; empty for another inbound."""
-    text = inbound.text.strip()
-    return read_run(text.removeprefix(RESUME)) if text.startswith(RESUME) else ""
+    found = _RESUME.match(inbound.text)
+    return read_run(found[1]) if found else ""
 
 
 def _read_done(inbound: Inbound) -> int:

@@ -58,7 +58,7 @@ class RunState(Struct, array_like=True, frozen=True):
         revision: how many facts it is made of; each change has another one.
         changed: when it changed last, ISO 8601 in UTC.
         tokens: what its attempts used.
-        seconds: how long they took, one after the other.
+        seconds: how long they took.
     """
 
     queued: Cited[RunQueued]

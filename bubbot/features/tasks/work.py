@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ class RunWork:
     repeatable: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
     is_cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    _counted_until: float = 0.0
 
     @property
     def run(self) -> str:
@@ -69,6 +71,12 @@ class RunWork:
         fork.stage(TASKS_TAPE, [fact.to_entry()])
         await fork.merge()
         self.state = self.state.apply(fact, timestamp(now))
+
+    def take_seconds(self, started: float) -> float:
+        """Return the seconds of an attempt that no other attempt has counted; together they are the time of the run."""
+        now = time.monotonic()
+        seconds, self._counted_until = now - max(started, self._counted_until), now
+        return round(seconds, 3)
 
     # Events
 

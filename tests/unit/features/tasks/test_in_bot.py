@@ -141,6 +141,19 @@ class TestRunning:
             assert "shop.by" in sent
             assert not bench.runs.state.runs
 
+    async def test_an_agent_that_there_is_not_is_named_before_anything_runs(self, tmp_path: Path) -> None:
+        write_task(tmp_path, "line", LINE.replace('prompt = "FIRST"', 'prompt = "FIRST"\nagent = "lia"'))
+        async with tasks(tmp_path, model_of(), agents={"lisa": {}}) as bench:
+            (sent,) = await bench.say(",task.run line")
+            assert "lia" in sent
+
+    async def test_a_node_is_done_by_the_agent_that_it_names(self, tmp_path: Path) -> None:
+        write_task(tmp_path, "line", LINE.replace('prompt = "FIRST"', 'prompt = "FIRST"\nagent = "lisa"'))
+        model = model_of(first='{"count": 3}', second="Done.")
+        async with tasks(tmp_path, model, agents={"lisa": {"prompt": "You are Lisa."}}) as bench:
+            await bench.say(",task.run line")
+            assert [("You are Lisa." in request.system) for request in model.requests] == [True, False]
+
     async def test_an_unknown_task_names_the_nearest_one(self, tmp_path: Path) -> None:
         write_task(tmp_path, "digest", LINE)
         async with tasks(tmp_path, model_of()) as bench:
