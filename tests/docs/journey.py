@@ -173,7 +173,7 @@ def walk(pictures: Path) -> str:
         page.goto(address)
         lines += ["open:     " + ", ".join(texts(page, "tbody th"))]
 
-        page.get_by_role("link", name="Tasks").click()
+        page.get_by_role("link", name="Tasks", exact=True).click()
         page.locator("tbody a").first.click()
         graph = page.get_by_role("group", name="What waits for what")
         lines += [f"task:     {len(texts(page, 'tbody >> nth=0 >> tr'))} steps; " + ", ".join(texts(page, ".legend li"))]
