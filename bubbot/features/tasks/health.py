@@ -6,8 +6,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from bubbot.features.tasks.facts import TASKS_TAPE, Status
-from bubbot.features.tasks.progress import MARKS
-from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState
+from bubbot.features.tasks.state import MARKS, TASKS_PROJECTION, RunState, TasksState
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
 from bubbot.tape.projection import read_projection

@@ -24,9 +24,8 @@ from bubbot.features.tasks.facts import (
     TaskOpened,
 )
 from bubbot.features.tasks.graph import TaskGraph
-from bubbot.features.tasks.progress import MARKS
 from bubbot.features.tasks.sources import DefinitionInvalid
-from bubbot.features.tasks.state import TASKS_PROJECTION, NodeState, RunState, TasksState
+from bubbot.features.tasks.state import MARKS, TASKS_PROJECTION, NodeState, RunState, TasksState
 from bubbot.formatting import cell_width
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape

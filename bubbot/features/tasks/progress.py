@@ -10,24 +10,12 @@ from msgspec import Struct
 from bubbot.errors import ConfigError
 from bubbot.feature import Kernel
 from bubbot.features.tasks.definition import TaskDefinition
-from bubbot.features.tasks.facts import Status
-from bubbot.features.tasks.state import NodeState, RunState
+from bubbot.features.tasks.state import MARKS, NodeState, RunState
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.channel import Button, ButtonSet, Outbound
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
 
-MARKS: dict[Status, str] = {
-    "queued": "·",
-    "running": "▶",
-    "waiting": "?",
-    "blocked": "‖",
-    "succeeded": "✓",
-    "failed": "✗",
-    "cancelled": "✗",
-    "lost": "✗",
-}
-"""The sign before a node or a run, by its state."""
 MAX_SHOWN_NODES = 20
 """Nodes that the message names; of more it says how many there are in each state."""
 MIN_SECONDS = 3

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.tasks.facts import ENDED, Status, VerdictCounts
-from bubbot.features.tasks.progress import MARKS
+from bubbot.features.tasks.state import MARKS
 from bubbot.shell_command import IsoTime
 from bubbot.texts import Texts
 
