@@ -176,7 +176,9 @@ def walk(pictures: Path) -> str:
         page.get_by_role("link", name="Tasks", exact=True).click()
         page.locator("tbody a").first.click()
         graph = page.get_by_role("group", name="What waits for what")
-        lines += [f"task:     {len(texts(page, 'tbody >> nth=0 >> tr'))} steps; " + ", ".join(texts(page, ".legend li"))]
+        lines += [
+            f"task:     {len(texts(page, 'tbody >> nth=0 >> tr'))} steps; " + ", ".join(texts(page, ".legend li"))
+        ]
         expect(graph.locator("g.waiting")).to_be_visible()
         page.screenshot(path=pictures / "trace-task.png")
 

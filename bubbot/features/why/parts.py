@@ -32,7 +32,7 @@ def find_parts(turn: TurnRecord, step: StepRecord) -> tuple[ShownPart, ...]:
         [
             ShownPart(entry.id, name, text_field(entry.meta, "task"), int_field(entry.meta, "cut"))
             for entry in turn.entries
-            if text_field(entry.meta, "fork") == step.fork and (name := text_field(entry.meta, "part"))
+            if (name := text_field(entry.meta, "part"))
             if any(low <= entry.id <= high for low, high in step.shown)
         ]
     )

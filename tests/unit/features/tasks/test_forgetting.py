@@ -115,9 +115,7 @@ async def test_in_a_bot_the_runs_of_the_forgotten_go_and_those_of_others_go_on(t
         bench = TaskBench(bot)
         assert [*bench.runs.state.runs] == [kept]
         left = [
-            entry
-            for entry in await bot.entries(TASKS_TAPE)
-            if not entry.erased and entry.name != "tasks/checkpoint"
+            entry for entry in await bot.entries(TASKS_TAPE) if not entry.erased and entry.name != "tasks/checkpoint"
         ]
         assert {entry.data["run"] for entry in left} == {kept}
         group = "\n".join(str(dict(entry.payload)) for entry in await bot.entries(GROUP))
