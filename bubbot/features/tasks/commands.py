@@ -8,7 +8,7 @@ from dataclasses import replace as replace_fields
 from typing import Any
 
 from bubbot.command import Caller, command, make_group
-from bubbot.errors import CommandRefused, ConfigError
+from bubbot.errors import CommandRefused, ConfigError, StoreUnavailable
 from bubbot.features.tasks.attempts import opened_key
 from bubbot.features.tasks.config import override_config
 from bubbot.features.tasks.definition import TaskDefinition
@@ -46,7 +46,7 @@ from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext, write_keyed
 from bubbot.tape import entry as make
-from bubbot.tape.entry import Kind, canonical, thaw
+from bubbot.tape.entry import Kind, canonical, text_field, thaw
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import most_foreign, stamp_of
@@ -481,7 +481,8 @@ class TaskCommands:
     async def _type(self, line: str, session: str, task: str, run: str = "") -> RunChange:
         """Let the bot of the home do it in a chat, and wait until there is nothing to wait for but people."""
         context = self._require_context()
-        assert context.type_command is not None
+        if context.type_command is None:
+            raise StoreUnavailable("there is no database in this home yet: talk to the bot once with bubbot chat")
         before = {each.run for each in (await self._read_state()).runs.values()}
         answer = await context.type_command(session, line, "")
         texts = [answer.text] if answer.text else []
@@ -495,9 +496,17 @@ class TaskCommands:
             answer = await context.type_command(session, f",task.resume {state.run}", "")
             texts += [answer.text] if answer.text and answer.text not in texts else []
         assert state is not None
-        report = await self._report(state, Caller.of_shell(context))
-        result = "\n\n".join([*texts[-1:], report.describe(Caller.of_shell(context))])
-        return RunChange(state.run, task, state.status, result)
+        caller = Caller.of_shell(context)
+        report = await self._report(state, caller)
+        texts = await self._read_result(state, caller) or texts[-1:]
+        return RunChange(state.run, task, state.status, "\n\n".join([*texts, report.describe(caller)]))
+
+    async def _read_result(self, state: RunState, caller: Caller) -> list[str]:
+        """Return the result of a run, which its chat has been told; none if there is none."""
+        tape = await self._open_tape(state, caller)
+        assert tape is not None
+        found = (await tape.fetch([TapeQuery(tape.name, keys=(result_key(state.run),))]))[0]
+        return [text_field(entry.payload, "content") for entry in found if not entry.erased]
 
 
 def _refuse_foreign(caller: Caller, state: RunState) -> None:
@@ -505,6 +514,11 @@ def _refuse_foreign(caller: Caller, state: RunState) -> None:
     turn = caller.turn
     if turn is not None and turn.sender.id != state.queued.fact.by and not turn.role.at_least(Role.ADMIN):
         raise CommandRefused("task_not_yours", run=state.run)
+
+
+def result_key(run: str) -> str:
+    """Return the key of the result of a run on the tape of its chat."""
+    return f"result:{run}"
 
 
 async def _tell_chat(turn: Turn, state: RunState, text: str) -> None:
@@ -515,7 +529,7 @@ async def _tell_chat(turn: Turn, state: RunState, text: str) -> None:
         make.message("user", said, origin="system"),
         make.message("assistant", text, origin=turn.origin, **source),
     )
-    keyed = [replace_fields(asked, key=f"over:{state.run}"), replace_fields(told, key=f"result:{state.run}")]
+    keyed = [replace_fields(asked, key=f"over:{state.run}"), replace_fields(told, key=result_key(state.run))]
     await turn.tape.append(keyed, if_absent=True)  # an interrupted attempt of the turn may have told it
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import count
@@ -23,6 +24,7 @@ from bubbot.features.tasks.attempts import (
     TASK_PASSED,
     NodeRunner,
     artifact_key,
+    artifact_values,
     opened_key,
     read_artifact,
 )
@@ -260,6 +262,7 @@ class TaskRuns:
         graph = TaskGraph(work.definition.schema)
         if work.state.status == "queued":
             await work.record(turn.tape, work.make_event("anchor", TASK_BEGAN, "", turn.now(), {}))
+            await self._record_kept(turn, work)
         if work.state.status != "running":
             work.change(turn.tape, RunChanged(run=work.run, status="running"), turn.now())
         await self._settle_waiting(turn, work)
@@ -285,6 +288,16 @@ class TaskRuns:
             if running:
                 await asyncio.wait(running)
         return await self._end_turn(turn, work, graph)
+
+    async def _record_kept(self, turn: Turn, work: RunWork) -> None:
+        """Record the artifacts that a run takes from another one, for its harness. A yes to a gate was for that run alone."""
+        for name, _, _ in work.state.queued.fact.kept:
+            if work.definition.schema.nodes[name].is_gate:
+                continue
+            with suppress(ArtifactInvalid):  # it is gone: the node that is shown it says so
+                artifact = await read_artifact(turn.tape, work, name)
+                values = artifact_values(artifact.value)
+                await work.record(turn.tape, work.make_event("artifact", name, name, turn.now(), values))
 
     async def _start_ready(
         self, turn: Turn, work: RunWork, graph: TaskGraph, running: dict[asyncio.Task[None], str]
