@@ -160,6 +160,33 @@ def test_the_lines_of_the_page_about_the_examples_run(tmp_path: Path) -> None:
     assert "One contact is marked as old, and none is gone." in ran.stdout
 
 
+def test_a_task_that_the_bot_wrote_is_kept_after_the_yes_to_the_draft_that_was_asked_for(tmp_path: Path) -> None:
+    home, script = tmp_path / "home", tmp_path / "script.json"
+    assert run(home, "ask", "hello").returncode == 0
+    written = json.dumps({"files": {"task.toml": '[nodes.hello]\nprompt = "Say hello."\n'}})
+    script.write_text(json.dumps({"default": [{"text": written}]}), encoding="utf-8")
+    drafts = [
+        json.loads(
+            run(home, "task", "new", "hello", "Say hello.", "--json", env={"BUBBOT_MODEL__SCRIPT": str(script)}).stdout
+        )
+        for _ in range(2)
+    ]
+    assert run(home, "task", "check", "hello").returncode != 0
+    run(home, "approvals", "approve", drafts[0]["question"])
+    run(home, "chat", "--session", "tasks")
+    assert (home / "tasks" / "hello" / "task.toml").read_text(
+        encoding="utf-8"
+    ) == '[nodes.hello]\nprompt = "Say hello."\n'
+
+
+def test_a_model_that_writes_no_task_is_an_error_in_a_shell(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert run(home, "ask", "hello").returncode == 0
+    done = run(home, "task", "new", "hello", "Say hello.")
+    assert done.returncode == 1
+    assert b"the model wrote nothing that can run" in done.stdout + done.stderr
+
+
 # The digest reads a page, which is on the loopback address here.
 
 

@@ -158,14 +158,14 @@ class RuleReport(Struct, frozen=True):
 
     Attributes:
         place: its file and line.
-        cites: entries of the chat, as id ranges.
+        cites: entries of the chat, as ranges of their first and last id.
     """
 
     rule: str
     text: str
     place: str
     status: str
-    cites: tuple[tuple[int, int], ...] = ()
+    cites: tuple[tuple[int, ...], ...] = ()
 
 
 class RunReport(Struct, frozen=True):
@@ -316,19 +316,33 @@ class TaskChecked(Struct, frozen=True):
 
 
 class TaskWritten(Struct, frozen=True):
-    """A task that was written, or that a person has to confirm first."""
+    """A task that was written, or that a person has to confirm first.
+
+    Attributes:
+        question: the card that asks for it; empty if it is written.
+        files: its files by path.
+        problem: why nothing was written; empty otherwise.
+    """
 
     task: str
     question: str = ""
     files: tuple[str, ...] = ()
+    problem: str = ""
 
     is_text: ClassVar = True
 
     @property
-    def variant(self) -> str:
-        """The variant of its sentence."""
-        return "asked" if self.question else "written"
+    def is_error(self) -> bool:
+        """True if nothing was written."""
+        return bool(self.problem)
 
-    def values(self, caller: Caller) -> dict[str, str]:  # noqa: ARG002 - as those of other results
-        """Return the formatted values of its sentence."""
-        return {"files": ", ".join(self.files)}
+    @property
+    def exit_code(self) -> int:
+        """1 if nothing was written."""
+        return int(self.is_error)
+
+    def describe(self, caller: Caller) -> str:
+        """Say which files there are, and what has to be answered first."""
+        name = "TaskWritten.asked" if self.question else "TaskWritten.written"
+        files = ", ".join(self.files)
+        return self.problem or caller.result_texts.say(name, task=self.task, question=self.question, files=files)
