@@ -47,6 +47,7 @@ from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.feature_files import parse_harness
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.progress import ProgressMessages
+from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, begin_run
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.approvals import ApprovalQuestion
@@ -94,14 +95,14 @@ class TaskRuns:
         nodes: runs attempts at nodes.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, settings: TaskSettings) -> None:
         self._kernel = kernel
         self.tape = kernel.open_tape(TASKS_TAPE)
         self._projected = kernel.projections.project(TASKS_PROJECTION, self.tape)
         self._works: dict[str, RunWork] = {}
         self._active: set[str] = set()
         self._progress = ProgressMessages(kernel)
-        self.nodes = NodeRunner(kernel.list_tools, kernel.find_agent)
+        self.nodes = NodeRunner(kernel.list_tools, kernel.find_agent, settings)
 
     @property
     def state(self) -> TasksState:
