@@ -259,7 +259,7 @@ class TaskCommands:
         effect=READS_PEOPLE,
         help=CommandHelp(HelpTopic.TIMES, "What waits for what in a task", (",task.graph K3Q7M",)),
     )
-    async def graph(self, caller: Caller, args: RunArgs) -> RunGraph:
+    async def graph(self, caller: Caller, args: RunArgs) -> RunReport:
         """Draw a run as a graph: each step below those that it waits for."""
         from msgspec.structs import asdict
 
