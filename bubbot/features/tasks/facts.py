@@ -92,7 +92,13 @@ class NodeChanged(Fact, kw_only=True):
 
 
 class VerdictCounts(Struct, frozen=True):
-    """How many rules of a harness are satisfied, violated and pending."""
+    """How many rules of a harness are satisfied, violated and pending.
+
+    Attributes:
+        satisfied: kept.
+        violated: broken.
+        pending: not decided, because the run has not ended.
+    """
 
     satisfied: int = 0
     violated: int = 0

@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
     """Build the feature; new settings reach it by `prepare`."""
     product = product_layer(settings.bot.name, settings.bot.language, settings.bot.timezone)
-    runs = TaskRuns(kernel)
+    runs = TaskRuns(kernel, settings.section(TaskSettings))
     library = TaskLibrary(kernel.home, product, kernel.list_tools)
     commands = TaskCommands(library, settings.section(TaskSettings), runs, TaskWriter(kernel, library, product))
     turns = TaskTurns(runs, kernel.role_of)
@@ -53,7 +53,7 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
         section = changed.section(TaskSettings)
 
         def apply() -> None:
-            commands.settings = section
+            commands.settings = runs.nodes.settings = section
 
         return apply
 

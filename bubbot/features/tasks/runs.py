@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import count
@@ -23,6 +24,7 @@ from bubbot.features.tasks.attempts import (
     TASK_PASSED,
     NodeRunner,
     artifact_key,
+    artifact_values,
     opened_key,
     read_artifact,
 )
@@ -44,6 +46,7 @@ from bubbot.features.tasks.facts import (
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.progress import ProgressMessages, find_place
+from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, begin_run
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
@@ -94,14 +97,14 @@ class TaskRuns:
         nodes: runs attempts at nodes.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, settings: TaskSettings) -> None:
         self._kernel = kernel
         self.tape = kernel.open_tape(TASKS_TAPE)
         self._projected = kernel.projections.project(TASKS_PROJECTION, self.tape)
         self._works: dict[str, RunWork] = {}
         self._active: set[str] = set()
         self._progress = ProgressMessages(kernel)
-        self.nodes = NodeRunner(kernel.list_tools, kernel.find_agent)
+        self.nodes = NodeRunner(kernel.list_tools, kernel.find_agent, settings)
 
     @property
     def state(self) -> TasksState:
@@ -267,6 +270,7 @@ class TaskRuns:
         graph = TaskGraph(work.definition.schema)
         if work.state.status == "queued":
             await work.record(turn.tape, work.make_event("anchor", TASK_BEGAN, "", turn.now(), {}))
+            await self._record_kept(turn, work)
         await self._settle_waiting(turn, work)
         running: dict[asyncio.Task[None], str] = {}
         cancelled = asyncio.create_task(work.is_cancelled.wait())
@@ -289,6 +293,16 @@ class TaskRuns:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         return await self._end_turn(turn, work, graph)
+
+    async def _record_kept(self, turn: Turn, work: RunWork) -> None:
+        """Record the artifacts that a run takes from another one, for its harness. A yes to a gate was for that run alone."""
+        for name, _, _ in work.state.queued.fact.kept:
+            if work.definition.schema.nodes[name].is_gate:
+                continue
+            with suppress(ArtifactInvalid):  # it is gone: the node that is shown it says so
+                artifact = await read_artifact(turn.tape, work, name)
+                values = artifact_values(artifact.value)
+                await work.record(turn.tape, work.make_event("artifact", name, name, turn.now(), values))
 
     async def _start_ready(
         self, turn: Turn, work: RunWork, graph: TaskGraph, running: dict[asyncio.Task[None], str]
