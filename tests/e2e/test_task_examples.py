@@ -223,9 +223,10 @@ async def test_a_digest_reads_the_site_that_was_allowed_and_posts_in_its_chat(tm
             assert len(site.requests) == before + 1
 
 
-async def run_by_job(bench: Family, task: str) -> JsonObject:
+async def run_by_job(bench: Family, task: str, allow: str = "") -> JsonObject:
     """Add a job that runs a task, let its time come, and return the fact that a run began."""
-    await bench.say(f',schedule.add when="every monday at 8:00" command=",task.run {task}"', OWNER, OWNER)
+    line = f',schedule.add when="every monday at 8:00" command=",task.run {task}"'
+    await bench.say(f'{line} allow="{allow}"' if allow else line, OWNER, OWNER)
     (job,) = [fact["job"] for fact in await bench.facts("schedule/added", "bubbot/schedule")]
     await bench.say(f",schedule.run {job}", OWNER, OWNER)
     await bench.fire(job)
@@ -246,8 +247,17 @@ async def test_a_job_runs_a_task_whose_question_a_person_answers_later(tmp_path:
         assert find_files(tmp_path, "NOTES.md") != []
 
 
-async def test_a_job_runs_the_digest_but_nothing_lets_its_steps_read_the_web(tmp_path: Path) -> None:
-    """What a job may do does not reach the steps of a run that it began."""
+async def test_a_job_runs_the_digest_with_what_it_was_allowed(tmp_path: Path) -> None:
+    async with serving(show_page) as site:
+        model = copy_digest(tmp_path, site)
+        tools = web_tools(client(), PageReader(), [])
+        async with family(tmp_path, model, agents={}, tools=tools) as bench:
+            await run_by_job(bench, "digest", allow=f"web.fetch:{SITE}")
+            assert len(site.requests) == 1
+            assert bench.channel.texts[-1].startswith("You can cross the river again.\n- The bridge is open again: ")
+
+
+async def test_a_job_that_was_allowed_nothing_runs_the_digest_and_reads_no_page(tmp_path: Path) -> None:
     async with serving(show_page) as site:
         model = copy_digest(tmp_path, site)
         tools = web_tools(client(), PageReader(), [])

@@ -148,7 +148,8 @@ def _say_row(row: TaskRow, texts: Texts) -> str:
 
 
 def _say_run(row: RunRow, caller: Caller) -> str:
-    return caller.result_texts.say("RunRow", **{**msgspec.structs.asdict(row), **row.values(caller)})
+    values = {**msgspec.structs.asdict(row), **row.values(caller)}
+    return caller.result_texts.say(type(row).__name__, **values)
 
 
 class NodeReport(Struct, frozen=True):

@@ -181,6 +181,7 @@ class TaskRuns:
             inbound.external_id,
             source.run if source else UNSET,
             tuple(kept),
+            "" if turn.works_for_person else turn.cause,
         )
         opened = TaskOpened(queued.run, definition.to_json(), description, turn.sender.id)
         state = {"run": queued.run, "task": queued.task, "phase": "task", "owner": "human"}
