@@ -10,6 +10,21 @@ from typing import Literal, Protocol, TypeAlias
 from bubbot.ports.channel import Role, Sender
 from bubbot.tape.entry import TapeEntry
 
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What may be done without asking: a tool, and what it acts on; an empty `value` stands for the whole tool."""
+
+    tool: str
+    value: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Allowance:
+        """Parse `web.fetch:example.org`, or `web.search`."""
+        tool, _, value = text.partition(":")
+        return cls(tool.strip(), value.strip())
+
+
 MayRead: TypeAlias = Callable[[str, str], bool]
 """Return true if the first session was granted to read the second one."""
 Audience: TypeAlias = Literal["everybody", "known", "nobody"]

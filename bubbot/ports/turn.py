@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import ModelCallDenied
 from bubbot.identity import is_id
+from bubbot.ports.access import Allowance
 from bubbot.ports.agents import THE_BOT, Agent
 from bubbot.ports.channel import (
     AGENT_ORIGIN,
@@ -233,6 +234,7 @@ class Turn:
         runs_command: a command is running, not a call of the model.
         runner: asks models on its behalf.
         allowed_tools: the names of the tools that the model may call, among those of the role; None: all.
+        allowed_before: what its calls may do without asking, as whoever set it up has allowed.
         max_steps: the most model calls; 0: the limit of the settings.
         shown: the entries shown to its model so far.
         stored_calls: stored calls of an earlier turn that run before its model is asked.
@@ -272,6 +274,7 @@ class Turn:
     runs_command: bool = False
     runner: TurnRunner = field(kw_only=True)
     allowed_tools: frozenset[str] | None = None
+    allowed_before: tuple[Allowance, ...] = ()
     max_steps: int = 0
     replies_elsewhere: bool = False
     shown: ShownEntries = field(default_factory=ShownEntries)

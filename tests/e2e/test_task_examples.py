@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.web.commands import web_tools
 from bubbot.features.web.reading import PageReader
@@ -204,23 +203,14 @@ def copy_digest(home: Path, site: Site) -> ScriptedModel:
     return ScriptedModel(json.loads(script))
 
 
-async def allow_the_site(bench: Family) -> None:
-    """Say yes, for always, to the card of the first run: nobody has allowed its step to read the web yet."""
-    await bench.say(",task.run digest", OWNER, OWNER)
-    (card,) = bench.cards
-    await bench.say(f",approve {card} always", OWNER, OWNER)
-
-
-async def test_a_digest_reads_the_site_that_was_allowed_and_posts_in_its_chat(tmp_path: Path) -> None:
+async def test_a_digest_reads_the_site_that_it_is_allowed_and_posts_in_its_chat(tmp_path: Path) -> None:
     async with serving(show_page) as site:
         model = copy_digest(tmp_path, site)
         tools = web_tools(client(), PageReader(), [])
-        async with family(tmp_path, model, ApprovalSettings(jobs="ask"), agents={}, tools=tools) as bench:
-            await allow_the_site(bench)
-            before = len(site.requests)
+        async with family(tmp_path, model, agents={}, tools=tools) as bench:
             *_, posted = await bench.say(",task.run digest", OWNER, OWNER)
             assert posted.startswith("You can cross the river again.\n- The bridge is open again: ")
-            assert len(site.requests) == before + 1
+            assert len(site.requests) == 1
 
 
 async def run_by_job(bench: Family, task: str, allow: str = "") -> JsonObject:
@@ -247,19 +237,37 @@ async def test_a_job_runs_a_task_whose_question_a_person_answers_later(tmp_path:
         assert find_files(tmp_path, "NOTES.md") != []
 
 
-async def test_a_job_runs_the_digest_with_what_it_was_allowed(tmp_path: Path) -> None:
+async def test_a_job_runs_the_digest_and_reads_the_site_that_the_task_allows(tmp_path: Path) -> None:
     async with serving(show_page) as site:
         model = copy_digest(tmp_path, site)
         tools = web_tools(client(), PageReader(), [])
         async with family(tmp_path, model, agents={}, tools=tools) as bench:
-            await run_by_job(bench, "digest", allow=f"web.fetch:{SITE}")
+            await run_by_job(bench, "digest")
             assert len(site.requests) == 1
             assert bench.channel.texts[-1].startswith("You can cross the river again.\n- The bridge is open again: ")
 
 
-async def test_a_job_that_was_allowed_nothing_runs_the_digest_and_reads_no_page(tmp_path: Path) -> None:
+def forget_the_site(home: Path) -> None:
+    """Take out of the task what its step may read."""
+    schema = home / "tasks" / "digest" / "task.toml"
+    lines = schema.read_text(encoding="utf-8").splitlines(keepends=True)
+    schema.write_text("".join(line for line in lines if not line.startswith("allow")), encoding="utf-8")
+
+
+async def test_a_job_runs_the_digest_with_what_it_was_allowed_itself(tmp_path: Path) -> None:
     async with serving(show_page) as site:
         model = copy_digest(tmp_path, site)
+        forget_the_site(tmp_path)
+        tools = web_tools(client(), PageReader(), [])
+        async with family(tmp_path, model, agents={}, tools=tools) as bench:
+            await run_by_job(bench, "digest", allow=f"web.fetch:{SITE}")
+            assert len(site.requests) == 1
+
+
+async def test_without_a_permission_of_task_or_job_no_page_is_read(tmp_path: Path) -> None:
+    async with serving(show_page) as site:
+        model = copy_digest(tmp_path, site)
+        forget_the_site(tmp_path)
         tools = web_tools(client(), PageReader(), [])
         async with family(tmp_path, model, agents={}, tools=tools) as bench:
             queued = await run_by_job(bench, "digest")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from hashlib import sha256
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -45,6 +45,7 @@ from bubbot.features.approvals.service import (
 from bubbot.features.approvals.state import APPROVALS_TAPE, covers
 from bubbot.formatting import clean
 from bubbot.middleware import CallNext, ToolInvocation
+from bubbot.ports.access import Allowance
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import APPROVAL_ORIGIN, Outbound, Role
 from bubbot.ports.model import ToolCall
@@ -69,21 +70,7 @@ _SILENT_ROWS = (EffectRow.READS_OWN, EffectRow.READS_PEOPLE, EffectRow.INSIDE, E
 """What runs in these rows needs no fact of its own: the declared effect of the tool says why."""
 
 
-class AllowedItem(Protocol):
-    """What a job may do: a tool, or a tool with what it acts on."""
-
-    @property
-    def tool(self) -> str:
-        """The name of the tool."""
-        ...
-
-    @property
-    def value(self) -> str:
-        """What it acts on: a domain, a folder or a recipient; empty for the whole tool."""
-        ...
-
-
-FindJobGrants = Callable[[Turn], Sequence[AllowedItem]]
+FindJobGrants: TypeAlias = Callable[[Turn], Sequence[Allowance]]
 """Return what the job of a turn may do; nothing if it is no turn of a job."""
 
 
@@ -353,15 +340,16 @@ class CallGate:
         )
 
     async def _find_grant(self, turn: Turn, tool: Tool, target: GrantTarget | None) -> MatchedGrant | None:
-        """Return the best grant for a call. A job has its own and no others: they were approved with it."""
-        if is_job(turn):
-            found = [
-                MatchedGrant(0, bool(target and item.value == target.value))
-                for item in self._find_job_grants(turn)
-                if item.tool == tool.name and _allows(item.value, target)
-            ]
-            return max(found, key=lambda grant: grant.is_exact, default=None)
-        return await self._service.match_grant(turn, tool.name, target)
+        """Return the best grant for a call. A job has its own and no others of people: they were approved with it."""
+        before = [*turn.allowed_before, *(self._find_job_grants(turn) if is_job(turn) else ())]
+        found = [
+            MatchedGrant(0, bool(target and item.value == target.value))
+            for item in before
+            if item.tool == tool.name and _allows(item.value, target)
+        ]
+        if not is_job(turn) and (grant := await self._service.match_grant(turn, tool.name, target)) is not None:
+            found.append(grant)
+        return max(found, key=lambda grant: grant.is_exact, default=None)
 
     async def _record(
         self, call: ToolInvocation, digest: str, facts: CallFacts, decision: Decision, number: str = ""

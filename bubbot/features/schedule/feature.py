@@ -13,8 +13,9 @@ from bubbot.features.schedule.facts import SCHEDULE_TAPE, Job, JobOver
 from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
 from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import JobAllowance, JobState
+from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
+from bubbot.ports.access import Allowance
 from bubbot.ports.channel import Outbound, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.turn import Turn
@@ -58,7 +59,7 @@ class ScheduleFeature:
             prepare=self._prepare,
         )
 
-    def list_allowed(self, turn: Turn) -> tuple[JobAllowance, ...]:
+    def list_allowed(self, turn: Turn) -> tuple[Allowance, ...]:
         """List what the job of a turn may do besides; nothing if it is no turn of a job."""
         return self._firings.list_allowed(turn)
 

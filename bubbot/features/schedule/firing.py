@@ -22,9 +22,10 @@ from bubbot.features.schedule.facts import (
     JobPaused,
 )
 from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
-from bubbot.features.schedule.state import JobAllowance, JobState
+from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.words import format_delay, format_moment
+from bubbot.ports.access import Allowance
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.tape.entry import TapeEntry, timestamp
@@ -160,10 +161,10 @@ class Firings:
         if firing.is_late:
             turn.notices.append(firing.late_text(turn.texts))
 
-    def list_allowed(self, turn: Turn) -> tuple[JobAllowance, ...]:
+    def list_allowed(self, turn: Turn) -> tuple[Allowance, ...]:
         """List what the job that caused a turn may do besides; nothing if no job did, or if it is gone."""
         job_state = None if turn.works_for_person else self._book.state.jobs.get(turn.cause)
-        return tuple(map(JobAllowance.parse, job_state.job.allow)) if job_state else ()
+        return tuple(map(Allowance.parse, job_state.job.allow)) if job_state else ()
 
     def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:
         """Build the reply and the facts of a turn that ended."""

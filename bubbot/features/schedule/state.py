@@ -48,20 +48,6 @@ JobStatus: TypeAlias = Literal["on", "paused", "over"]
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class JobAllowance:
-    """What a job may do: a tool, and what it acts on; an empty `value` stands for the whole tool."""
-
-    tool: str
-    value: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> JobAllowance:
-        """Parse `web.fetch:example.org`, or `web.search`."""
-        tool, _, value = text.partition(":")
-        return cls(tool.strip(), value.strip())
-
-
 class JobState(Struct, array_like=True, frozen=True):
     """The state of a job.
 

@@ -26,6 +26,7 @@ from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.work import RunWork
 from bubbot.formatting import clean
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
+from bubbot.ports.access import Allowance
 from bubbot.ports.agents import Agent, FindAgent
 from bubbot.ports.model import ModelReply
 from bubbot.ports.turn import Turn
@@ -164,6 +165,7 @@ class NodeRunner:
             metadata=[attempt, attempt.record],
             agent=replace(agent, tools=None),
         )
+        child.allowed_before = (*turn.allowed_before, *map(Allowance.parse, node.allow))
         for repair in range(node.repairs + 1):
             text = (await child.runner.run_model(child)).text
             try:

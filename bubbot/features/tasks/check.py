@@ -12,7 +12,7 @@ from bubbot.features.tasks.schema import TaskNode
 from bubbot.features.tasks.sources import Problem, hint_nearest, list_words
 from bubbot.ports.channel import Role
 
-_OF_MODELS = ("agent", "model", "strategy", "tools", "artifact")
+_OF_MODELS = ("agent", "model", "strategy", "tools", "allow", "artifact")
 """Keys that say nothing of a gate."""
 _OF_GATES = ("by", "hours")
 
@@ -121,6 +121,7 @@ class _Checker:
                 yield Problem(f"nodes.{name}.{field}", f"{value!r} is not {what}{hint}")
         for pattern in node.tools:
             yield from self._check_tool(f"nodes.{name}.tools", pattern)
+        yield from self._check_allowed(name, node)
         for field in _changed(node, _OF_GATES):
             message = "only a gate has it, and this node has a prompt: remove it"
             yield Problem(f"nodes.{name}.{field}", message, is_warning=True)
@@ -146,6 +147,13 @@ class _Checker:
             if waiting:
                 message += f": {list_words(waiting)} will wait for an owner"
             yield Problem(f"nodes.{name}.by", message, is_warning=True)
+
+    def _check_allowed(self, name: str, node: TaskNode) -> Iterator[Problem]:
+        for place, text in enumerate(node.allow):
+            tool = text.partition(":")[0]
+            if not any(fnmatchcase(tool, pattern) for pattern in node.tools):
+                hint = hint_nearest(tool, node.tools, otherwise=f"; it may use: {list_words(node.tools)}")
+                yield Problem(f"nodes.{name}.allow[{place}]", f"the node may not use {tool}{hint}")
 
     def _check_placeholders(self, name: str, node: TaskNode) -> Iterator[Problem]:
         for field, text in (("prompt", node.prompt), ("confirm", node.confirm)):

@@ -45,6 +45,16 @@ Label: TypeAlias = Annotated[
 Pattern: TypeAlias = Annotated[
     str, Meta(max_length=200, pattern=r"^[\w.*?-]+\Z", extra={"form": "the name of a tool, or a pattern such as web.*"})
 ]
+Allowed: TypeAlias = Annotated[
+    str,
+    Meta(
+        max_length=300,
+        pattern=r"^[\w.-]+(:\S+)?\Z",
+        extra={
+            "form": "the name of a tool, with a colon and what it acts on if that is not all, such as web.fetch:example.org"
+        },
+    ),
+]
 Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=100_000_000)]
 ReadContract: TypeAlias = Callable[[str], str]
 """Return the text of a JSON file by its path within the task's folder. Raise `DefinitionInvalid`."""
@@ -69,6 +79,13 @@ class TaskNode(Struct, frozen=True, kw_only=True):
     tools: Annotated[
         tuple[Pattern, ...],
         Meta(max_length=200, description="The tools that it may use, names or patterns such as `web.*`."),
+    ] = ()
+    allow: Annotated[
+        tuple[Allowed, ...],
+        Meta(
+            max_length=100,
+            description="What its calls may do without asking: a tool, and what it acts on, such as `web.fetch:example.org`. Nobody may do more by it than the person may for whom the task runs.",
+        ),
     ] = ()
     steps: Annotated[int, Meta(ge=1, le=1_000, description="Model calls of one attempt.")] = 10
     tokens: Annotated[Tokens, Meta(description="Tokens that one attempt may read and write.")] = 50_000

@@ -26,8 +26,9 @@ from bubbot.features.schedule.firing import (
     mark_instant,
 )
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import JobAllowance, JobState
+from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
+from bubbot.ports.access import Allowance
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnOutcome
@@ -669,7 +670,7 @@ class TestPermissions:
         )
         assert granter in source.asked
         turn.inbounds = (AcceptedInbound(1, source.inbound),)
-        assert source.firings.list_allowed(turn) == (JobAllowance("web.get", "a"), JobAllowance("shell.run"))
+        assert source.firings.list_allowed(turn) == (Allowance("web.get", "a"), Allowance("shell.run"))
         turn.inbounds = (AcceptedInbound(1, structs.replace(source.inbound, origin="human")),)
         assert source.firings.list_allowed(turn) == ()
 

@@ -29,8 +29,9 @@ from bubbot.features.schedule.facts import (
     JobResumed,
 )
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobAllowance, JobHistoryView, JobState
+from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobHistoryView, JobState
 from bubbot.features.schedule.store import ScheduleStore
+from bubbot.ports.access import Allowance
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry, event, timestamp
 from bubbot.tape.fact import Fact
@@ -155,7 +156,7 @@ def test_a_job_is_read_as_it_was_written_and_what_a_newer_version_adds_is_left_o
     [("web.search", ("web.search", "")), ("web.fetch: a:b ", ("web.fetch", "a:b")), (" x : ", ("x", ""))],
 )
 def test_an_allowance_is_a_tool_and_what_it_acts_on(text: str, allowance: tuple[str, str]) -> None:
-    assert JobAllowance.parse(text) == JobAllowance(*allowance)
+    assert Allowance.parse(text) == Allowance(*allowance)
 
 
 def test_the_jobs_of_a_session_are_its_own() -> None:

@@ -6,6 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from bubbot.arguments.fields import Args
 from bubbot.features.tasks.state import TASKS_PROJECTION
 from bubbot.models.scripted import ScriptedModel
@@ -380,6 +382,37 @@ class TestPeople:
         async with tasks(tmp_path, model_of()) as bench:
             (sent,) = await bench.bot.say(",task.run line", MEMBER, MEMBER)
             assert "admin" in sent
+
+
+class TestRights:
+    SCHEMA = '[nodes.only]\nprompt = "ONLY"\ntools = ["post.send"]\n'
+    STEPS = (calls("post_send", to="bob", text="hello"), says("Tried."))
+
+    @pytest.mark.parametrize(
+        ("allow", "sender", "done"),
+        [
+            ("", OWNER, []),
+            ('allow = ["post.send:bob"]\n', OWNER, [("post.send", "bob: hello")]),
+            ('allow = ["post.send"]\n', OWNER, [("post.send", "bob: hello")]),
+            ('allow = ["post.send:eve"]\n', OWNER, []),
+            ('allow = ["post.send:bob"]\n', MEMBER, []),
+        ],
+    )
+    async def test_a_node_acts_outside_only_as_its_task_allows_and_its_person_may(
+        self, tmp_path: Path, allow: str, sender: str, done: list[tuple[str, str]]
+    ) -> None:
+        write_task(tmp_path, "one", self.SCHEMA + allow)
+        async with tasks(tmp_path, model_of(only=self.STEPS)) as bench:
+            await bench.bot.say(",task.run one", sender, sender)
+            assert bench.bot.done == done
+            assert bench.run.status == "succeeded"
+
+    async def test_what_a_node_may_do_without_the_tool_is_a_mistake(self, tmp_path: Path) -> None:
+        write_task(tmp_path, "one", self.SCHEMA + 'allow = ["post.sent:bob"]\n')
+        async with tasks(tmp_path, model_of(only=self.STEPS)) as bench:
+            (sent,) = await bench.say(",task.check one")
+            assert "post.send" in sent
+            assert "cannot run" in sent
 
 
 class TestWriting:
