@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -29,7 +30,7 @@ from bubbot.ports.agents import Agent, FindAgent
 from bubbot.ports.model import ModelReply
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.runtime.effects import AttemptRecord, read_fork_record
+from bubbot.runtime.effects import AttemptRecord, RecordedCall, read_fork_record
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import timestamp
@@ -105,7 +106,9 @@ class NodeRunner:
         fork = await turn.tape.fork(stamp={"origin": f"task:{name}"})
         number = before.attempt if forks else before.attempt + 1
         attempt = NodeAttempt(work, name, number, fork, time.monotonic())
-        attempt.record = await read_fork_record(turn.tape, forks, work.opened_at, fork.id)
+        attempt.record = await read_fork_record(
+            turn.tape, forks, work.opened_at, fork.id, partial(self._note_answered, attempt)
+        )
         began = NodeChanged(run=work.run, node=name, status="running", attempt=number, fork=fork.id)
         work.change(fork, began, turn.now())
         try:
@@ -177,7 +180,7 @@ class NodeRunner:
 
     def _judge(self, attempt: NodeAttempt, event: RunEvent) -> str:
         """Return the rules that an event would break, with their places; empty for none."""
-        return describe_rules(attempt.work, [verdict.rule for verdict in attempt.work.monitor.judge(event)])
+        return describe_rules(attempt.work, [verdict.rule for verdict in attempt.work.judge(event, attempt.number)])
 
     def _choose_tools(self, turn: Turn, node: TaskNode, agent: Agent) -> frozenset[str]:
         """Return the tools of a node: those that it names, and that the person and the agent may call."""
@@ -273,7 +276,7 @@ class NodeRunner:
             return await call_next(call)
         work, tape = attempt.work, call.turn.tape
         event = work.make_event("call", call.tool.name, attempt.name, call.turn.now(), dump_args(call.args))
-        if violations := work.monitor.judge(event):
+        if violations := work.judge(event, attempt.number):
             raise ToolRefused(await self._refuse(call, attempt, [verdict.rule for verdict in violations], violations))
         await work.record(tape, event, attempt.number)
         is_ok = False
@@ -284,6 +287,27 @@ class NodeRunner:
             ended = work.make_event("result", call.tool.name, attempt.name, call.turn.now(), {"ok": is_ok})
             await work.record(tape, ended, attempt.number)
         return output
+
+    async def _note_answered(
+        self,
+        attempt: NodeAttempt,
+        call: ToolInvocation,
+        recorded: RecordedCall,
+        is_ok: bool,  # noqa: FBT001 - the record's
+    ) -> None:
+        """Record what the cut-off attempt had not recorded yet of a call that is answered from its record.
+
+        A call that was refused is no event. One of which nobody knows whether it was refused or ran is judged again.
+        """
+        if call.turn.find_metadata(NodeAttempt) is not attempt:
+            return
+        work, name, now = attempt.work, call.tool.name, call.turn.now()
+        called = work.make_event("call", name, attempt.name, now, dump_args(call.args))
+        if not work.repeats(called, attempt.number) and (recorded.content is not None or work.monitor.judge(called)):
+            return
+        await work.record(call.turn.tape, called, attempt.number)
+        ended = work.make_event("result", name, attempt.name, now, {"ok": is_ok})
+        await work.record(call.turn.tape, ended, attempt.number)
 
     async def _refuse(
         self, call: ToolInvocation, attempt: NodeAttempt, rules: Sequence[str], violations: Sequence[Any]
