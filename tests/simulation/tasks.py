@@ -49,6 +49,7 @@ LEGAL = {
     ("running", "succeeded"),
     ("running", "failed"),
     ("running", "waiting"),
+    ("running", "queued"),  # it failed, and is tried again at once
     ("waiting", "queued"),
     ("queued", "waiting"),  # a gate asks
     ("waiting", "succeeded"),
@@ -135,9 +136,10 @@ class TaskSchedule:
                     fail_on_unobserved=False,
                     fail_on_callback_error=False,  # see `_note_error`
                 )
-        except (AssertionError, detangle.DetangleError) as error:
+        except (AssertionError, ExceptionGroup, detangle.DetangleError) as error:
+            reasons = error.exceptions if isinstance(error, ExceptionGroup) else [error]
             again = f"python -m tests.simulation.tasks {self.seed}"
-            raise AssertionError(f"{error}\n  again: {again}") from error
+            raise AssertionError(f"{'; '.join(map(str, reasons))}\n  again: {again}") from error
 
     async def _live(self) -> None:
         loop, numbers = asyncio.get_running_loop(), count()

@@ -253,7 +253,9 @@ class TaskRuns:
         except CommandRefused:
             self._stage(turn, RunChanged(run=state.run, status="lost", reason="task_lost"))
             raise
-        if work.state.has_ended:  # the turn that ended it was interrupted before it told anybody; or it was cancelled now
+        if (
+            work.state.has_ended
+        ):  # the turn that ended it was interrupted before it told anybody; or it was cancelled now
             return RunOutcome(work.state, await self._read_result(turn, work))
         work.is_stopped.clear()
         self._active.add(state.run)

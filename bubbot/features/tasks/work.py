@@ -14,7 +14,7 @@ from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.facts import TASKS_TAPE, NodeChanged, RunChanged, RunEventSeen
 from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.harness.feature_files import Harness
-from bubbot.features.tasks.harness.monitor import Monitor, Verdict
+from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from bubbot.features.tasks.state import NodeState, RunState
 from bubbot.tape.entry import TapeEntry, canonical, thaw, timestamp
 from bubbot.tape.fork import ForkedTape
@@ -97,7 +97,7 @@ class RunWork:
         """Make the event that would come next."""
         return RunEvent(self.last_event + 1, now.timestamp(), kind, name, node, values)
 
-    def judge(self, event: RunEvent, attempt: int) -> Sequence[Verdict]:
+    def judge(self, event: RunEvent, attempt: int) -> Sequence[RuleVerdict]:
         """Return the rules that an event would violate; none for what the same attempt did before it was cut off."""
         return () if self.repeats(event, attempt) else self.monitor.judge(event)
 
