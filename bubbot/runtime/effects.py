@@ -433,7 +433,7 @@ async def read_fork_record(
 ) -> AttemptRecord:
     """Return what forks of a tape did, one of which went on with the one before, for the fork that goes on with the last.
 
-    A call that a fork repeated counts once, with what the later one says of it.
+    A call that a fork repeated counts once, with its newest begin and its newest result.
 
     Args:
         tape: the tape, on which they were merged.
@@ -452,13 +452,20 @@ async def read_fork_record(
             earlier = next((each for each in calls if _identify(each) == _identify(call)), None)
             if earlier is not None:
                 calls.remove(earlier)
-            is_answered = earlier is not None and earlier.content is not None and call.content is None
-            repeated.append(replace(earlier if earlier is not None and is_answered else call, fork=forks[-1]))
+            repeated.append(replace(call if earlier is None else _unite(earlier, call), fork=forks[-1]))
         calls += repeated
     record = AttemptRecord(calls, on_answered)
     if forks:
         record.continue_fork(continued_by, forks[-1])
     return record
+
+
+def _unite(call: RecordedCall, repeated: RecordedCall) -> RecordedCall:
+    """Return what is known of a call and its repetition, which has no begin if it was answered, or cut off before it ran."""
+    begun = call if call.digest and not repeated.digest else repeated
+    ended = call if repeated.content is None else repeated
+    was_run = call.was_run or repeated.was_run
+    return replace(begun, content=ended.content, is_error=ended.is_error, was_run=was_run)
 
 
 def _identify(call: RecordedCall) -> tuple[str, str]:

@@ -5,10 +5,12 @@ answer, no effect twice.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e import forked
 from tests.e2e.task_kills import DUTY, RULES, Ending, TaskBench, compare
 
 BOUNDARIES = 200
@@ -16,6 +18,14 @@ BOUNDARIES = 200
 SAMPLE = (48, 84, 101, 132, 176)
 """Boundaries of the default suite: in the branches, at a refused call, at the gate, after the effects, at the end."""
 KILLS = 200
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forked() -> Iterator[None]:
+    """Fork hundreds of processes, also in the proof: none of them is about how an interpreter starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(forked.ANEW, raising=False)
+        yield
 
 
 @pytest.fixture(scope="module")
