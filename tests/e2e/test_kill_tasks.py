@@ -15,8 +15,11 @@ from tests.e2e.task_kills import DUTY, RULES, Ending, TaskBench, compare
 
 BOUNDARIES = 200
 """Boundaries that a run meets at most; a life that is told to die at a later one is not killed."""
-SAMPLE = (48, 84, 101, 132, 176)
-"""Boundaries of the default suite: in the branches, at a refused call, at the gate, after the effects, at the end."""
+EFFECTS = tuple(f"act-{once}:{side}" for once in ("key", "probe", "never") for side in ("before", "after"))
+POINTS = (*EFFECTS, *(f"+{number}" for number in range(1, BOUNDARIES + 1)))
+"""Where a life is killed: at an effect, or at a boundary by its number."""
+SAMPLE = ("act-probe:before", "act-never:after", "+48", "+101", "+132", "+176")
+"""Points of the default suite: at effects, in the branches, at a refused call, at the gate, at the end."""
 KILLS = 200
 
 
@@ -41,18 +44,13 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> Ending:
     return ending
 
 
-def list_points() -> list[object]:
-    """Every boundary, of which those outside of the sample are left to the proof."""
-    return [
-        pytest.param(number, marks=() if number in SAMPLE else pytest.mark.proof) for number in range(1, BOUNDARIES + 1)
-    ]
-
-
 @pytest.mark.law("T19", "T20")
-@pytest.mark.parametrize("number", list_points())
-def test_a_kill_at_any_boundary_changes_nothing(tmp_path: Path, wanted: Ending, number: int) -> None:
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=() if point in SAMPLE else pytest.mark.proof) for point in POINTS]
+)
+def test_a_kill_at_any_boundary_changes_nothing(tmp_path: Path, wanted: Ending, point: str) -> None:
     bench = TaskBench(tmp_path / "home")
-    was_over = bench.live(f"+{number}")
+    was_over = bench.live(point)
     assert was_over or bench.live()
     assert compare(bench.read_ending(), wanted) == []
 
