@@ -20,7 +20,7 @@ from bubbot.concurrency import uninterrupted
 from bubbot.errors import BubbotError, LeaseLost, ModelError, StoreError, ToolRefused
 from bubbot.features.tasks.brief import ArtifactOf, brief_entries, write_brief
 from bubbot.features.tasks.contracts import ArtifactInvalid, parse_artifact
-from bubbot.features.tasks.facts import ArtifactMade, MoveRefused, NodeChanged, Status, TaskOpened
+from bubbot.features.tasks.facts import ArtifactMade, MoveRefused, NodeChanged, Status
 from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.schema import MAX_BACKOFF_SECONDS, TaskNode
 from bubbot.features.tasks.work import RunWork
@@ -36,7 +36,7 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import timestamp
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.provenance import Source, source_of
+from bubbot.tape.provenance import source_of
 from bubbot.tape.query import TapeQuery
 from bubbot.tool import Tool, ToolOutput
 
@@ -142,7 +142,7 @@ class NodeRunner:
         """
         work, name, node, fork = attempt.work, attempt.name, attempt.node, attempt.fork
         artifacts = [await read_artifact(turn.tape, work, parent) for parent in node.after]
-        parts, prompt = write_brief(work, name, artifacts, await _source_of_description(turn.tape, work.run))
+        parts, prompt = write_brief(work, name, artifacts, work.source)
         state = {"run": work.run, "node": name, "attempt": attempt.number, "phase": "node", "owner": "agent"}
         began = work.make_event("started", name, name, turn.now(), {})
         if violations := self._judge(attempt, began):
@@ -359,8 +359,3 @@ async def read_artifact(tape: TapeHandle, work: RunWork, node: str) -> ArtifactO
     if not found or found[0].erased:
         raise ArtifactInvalid([f"the artifact of {node} is gone: it was erased, or the chat was reset"])
     return ArtifactOf(node, found[0].id, make.thaw(ArtifactMade.of(found[0]).artifact), source_of(found[0]))
-
-
-async def _source_of_description(tape: TapeHandle, run: str) -> Source:
-    found = (await tape.fetch([TapeQuery(tape.name, keys=(opened_key(run),))]))[0]
-    return source_of(found[0]) if found and found[0].name in TaskOpened.EVENTS else Source.OWN

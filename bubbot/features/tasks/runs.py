@@ -55,6 +55,7 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, canonical, timestamp
 from bubbot.tape.fact import Cited
 from bubbot.tape.fork import MergeResult
+from bubbot.tape.provenance import source_of
 from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
 
 log = logging.getLogger(__name__)
@@ -226,7 +227,9 @@ class TaskRuns:
         opened = TaskOpened.of(found[0])
         definition = TaskDefinition.of_json(make.thaw(opened.definition))
         harness = read_harness(definition.harness)
-        work = RunWork(state, definition, opened.description, harness, Monitor(harness), found[0].id)
+        work = RunWork(
+            state, definition, opened.description, harness, Monitor(harness), found[0].id, source_of(found[0])
+        )
         if harness.rules:
             names = RunEventSeen.EVENTS
             query = TapeQuery(tape.name, IdRanges(((found[0].id, None),)), kinds=(Kind.EVENT,), names=names)

@@ -18,6 +18,7 @@ from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from bubbot.features.tasks.state import NodeState, RunState
 from bubbot.tape.entry import TapeEntry, canonical, thaw, timestamp
 from bubbot.tape.fork import ForkedTape
+from bubbot.tape.provenance import Source
 
 
 @dataclass
@@ -31,6 +32,7 @@ class RunWork:
         harness: its rules.
         monitor: judges what happens.
         opened_at: the entry of its sources on the tape of its chat.
+        source: whose words the description is.
         last_event: the number of the last event.
         entries: the entries of events, by number, as far as they are durable.
         repeatable: what cut-off attempts did, by node and attempt: if the attempt goes on, it does so again, and it is no
@@ -46,6 +48,7 @@ class RunWork:
     harness: Harness
     monitor: Monitor
     opened_at: int
+    source: Source = Source.OWN
     last_event: int = 0
     entries: dict[int, int] = field(default_factory=dict)
     repeatable: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
