@@ -173,7 +173,7 @@ async def running_tasks(
     )
     approvals = ApprovalsFeature(kernel, ApprovalSettings(), lambda: tuple(toolbox[0]), lambda _: ())
     kernel = replace(kernel, ask=approvals.ask, find_answer=approvals.service.find_answer)
-    runs = TaskRuns(kernel)
+    runs = TaskRuns(kernel, TaskSettings())
     commands = TaskCommands(TaskLibrary(Path("unused"), {}), TaskSettings(), runs)
     turns = TaskTurns(runs, kernel.role_of)
     tasks = Feature(

@@ -35,6 +35,48 @@ TYPED = (
     ",topic Trip to Rome",
     "When do we leave, and how do I take my tea?",
 )
+TASK = """title = "Newsletter"
+
+[nodes.papers]
+title = "Read the papers"
+prompt = "PAPERS: list what is new in our town."
+tools = ["memory.save"]
+artifact = { type = "array", items = { type = "string" } }
+
+[nodes.letters]
+title = "Read the letters"
+prompt = "LETTERS: what do our readers write about?"
+
+[nodes.draft]
+title = "Write a draft"
+after = ["papers", "letters"]
+prompt = "DRAFT the newsletter."
+
+[nodes.facts]
+title = "Check the facts"
+after = ["papers", "draft"]
+prompt = "FACTS: check the draft against the papers."
+
+[nodes.tone]
+title = "Check the tone"
+after = ["draft"]
+prompt = "TONE: check that the draft is friendly."
+
+[nodes.publish]
+title = "Publish?"
+after = ["draft", "facts", "tone"]
+confirm = "Shall it go out?"
+
+[nodes.send]
+title = "Send it"
+after = ["publish", "draft"]
+prompt = "SEND it."
+"""
+RULES = """Feature: A newsletter
+  Scenario: It notes nothing down
+    When tool "memory.save" is called
+    Then it is refused
+"""
 
 
 def _calls(name: str, **arguments: str) -> Mapping[str, object]:
@@ -55,6 +97,10 @@ SCRIPT = {
             "when": "how do I take my tea",
             "steps": [_calls("tape_search", query="tea"), {"text": "On the 3rd of May; and you take your tea without sugar."}],
         },
+        {"when": "PAPERS", "steps": [_calls("memory_save", content="x"), {"text": '["The school has a new roof."]'}]},
+        {"when": "LETTERS", "steps": [{"text": "Two readers ask about the school."}]},
+        {"when": "DRAFT", "steps": [{"text": "Our school has a new roof."}]},
+        {"when": "FACTS|TONE", "steps": [{"text": "It is."}]},
     ],
     "default": [{"text": "Noted."}],
 }  # fmt: skip
@@ -64,11 +110,16 @@ PHONE = {"width": 390, "height": 780}
 
 @contextmanager
 def open_page(folder: Path) -> Iterator[str]:
-    """Fill a new home by `bubbot chat`, serve it by `bubbot trace`, and yield the address that it prints."""
+    """Fill a new home by `bubbot chat` and `bubbot task run`, serve it by `bubbot trace`, and yield the address that it prints."""
+    rules = folder / "home" / "tasks" / "newsletter" / "scripts" / "rules.feature"
+    rules.parent.mkdir(parents=True)
+    rules.write_text(RULES, encoding="utf-8")
+    (rules.parent.parent / "task.toml").write_text(TASK, encoding="utf-8")
     script = folder / "script.json"
     script.write_text(json.dumps(SCRIPT), encoding="utf-8")
     environment = {
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),  # the program of this folder, wherever the command is installed
         "BUBBOT_HOME": str(folder / "home"),
         "BUBBOT_MODEL__NAME": "scripted",
         "BUBBOT_MODEL__SCRIPT": str(script),
@@ -79,6 +130,10 @@ def open_page(folder: Path) -> Iterator[str]:
     lines = "".join(f"{line}\n" for line in TYPED)
     subprocess.run(
         [command, "chat"], input=lines, text=True, env=environment, cwd=folder, check=True, capture_output=True
+    )
+    asked = "What is new at the school?"
+    subprocess.run(
+        [command, "task", "run", "newsletter", asked], env=environment, cwd=folder, check=True, capture_output=True
     )
     server = subprocess.Popen(
         [command, "trace", "--port", "0", "--no-browser"],
@@ -117,6 +172,15 @@ def walk(pictures: Path) -> str:
         lines = ["$ bubbot trace", "http://127.0.0.1:8766/?token=…", ""]
         page.goto(address)
         lines += ["open:     " + ", ".join(texts(page, "tbody th"))]
+
+        page.get_by_role("link", name="Tasks", exact=True).click()
+        page.locator("tbody a").first.click()
+        graph = page.get_by_role("group", name="What waits for what")
+        lines += [
+            f"task:     {len(texts(page, 'tbody >> nth=0 >> tr'))} steps; " + ", ".join(texts(page, ".legend li"))
+        ]
+        expect(graph.locator("g.waiting")).to_be_visible()
+        page.screenshot(path=pictures / "trace-task.png")
 
         page.get_by_role("link", name="Search").click()
         page.get_by_role("searchbox").fill("aurora")

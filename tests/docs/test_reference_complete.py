@@ -56,6 +56,13 @@ PASSED_ON = {
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
     "bubbot/features/agents/service.py:_answer",  # the kind of the error that ended a sub-task
+    "bubbot/features/tasks/attempts.py:_work",  # `dag.node/init`
+    "bubbot/features/tasks/attempts.py:_end",  # `dag.node/fin`
+    "bubbot/features/tasks/runs.py:begin",  # `task/init`
+    "bubbot/features/tasks/runs.py:_ask",  # `dag.node/init`
+    "bubbot/features/tasks/runs.py:_end_gate",  # `dag.node/fin`
+    "bubbot/features/tasks/runs.py:_pass",  # `task/checkpoint`
+    "bubbot/features/tasks/runs.py:_finish",  # `task/fin`
     "bubbot/features/explain/service.py:_run",  # the kind of the error that ended an explanation
     "bubbot/features/agents/service.py:_opening",  # the window of a sub-task, named after it
 }

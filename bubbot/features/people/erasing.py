@@ -451,6 +451,8 @@ def _texts_of(entries: Iterable[TapeEntry]) -> list[str]:
     texts: list[str] = []
     for entry in entries:
         if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user":
+            if "part" in entry.meta or entry.meta.get("origin") == "system":
+                continue  # the bot's own words, such as the rules of a task: others are shown the same ones
             _add_strings(texts, entry.payload.get("content"))
         elif entry.kind == Kind.EVENT and (entry.name or "").startswith("memory."):
             _add_strings(texts, entry.data.get("content"))

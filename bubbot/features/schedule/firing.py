@@ -161,10 +161,9 @@ class Firings:
             turn.notices.append(firing.late_text(turn.texts))
 
     def list_allowed(self, turn: Turn) -> tuple[JobAllowance, ...]:
-        """List what the job of a turn may do besides; nothing if it is no turn of a job."""
-        first = turn.inbounds[0].inbound if turn.inbounds else None
-        firing = self.find(first) if first is not None and first.origin == SCHEDULE_ORIGIN else None
-        return tuple(map(JobAllowance.parse, firing.job.allow)) if firing else ()
+        """List what the job that caused a turn may do besides; nothing if no job did, or if it is gone."""
+        job_state = None if turn.works_for_person else self._book.state.jobs.get(turn.cause)
+        return tuple(map(JobAllowance.parse, job_state.job.allow)) if job_state else ()
 
     def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:
         """Build the reply and the facts of a turn that ended."""

@@ -23,6 +23,7 @@ from bubbot.features.tasks.contracts import ArtifactInvalid, parse_artifact
 from bubbot.features.tasks.facts import ArtifactMade, MoveRefused, NodeChanged, Status
 from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.schema import MAX_BACKOFF_SECONDS, TaskNode
+from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.work import RunWork
 from bubbot.formatting import clean
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
@@ -90,9 +91,14 @@ class NodeBudgetExceeded(ModelError):
 
 
 class NodeRunner:
-    """Runs attempts at nodes."""
+    """Runs attempts at nodes.
 
-    def __init__(self, list_tools: Callable[[], Sequence[Tool]], find_agent: FindAgent) -> None:
+    Attributes:
+        settings: the section.
+    """
+
+    def __init__(self, list_tools: Callable[[], Sequence[Tool]], find_agent: FindAgent, settings: TaskSettings) -> None:
+        self.settings = settings
         self._list_tools = list_tools
         self._find_agent = find_agent
 
@@ -142,7 +148,7 @@ class NodeRunner:
         """
         work, name, node, fork = attempt.work, attempt.name, attempt.node, attempt.fork
         artifacts = [await read_artifact(turn.tape, work, parent) for parent in node.after]
-        parts, prompt = write_brief(work, name, artifacts, work.source)
+        parts, prompt = write_brief(work, name, artifacts, work.source, self.settings.max_view_tokens)
         state = {"run": work.run, "node": name, "attempt": attempt.number, "phase": "node", "owner": "agent"}
         began = work.make_event("started", name, name, turn.now(), {})
         if violations := self._judge(attempt, began):

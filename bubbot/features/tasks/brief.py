@@ -56,7 +56,7 @@ class BriefPart(Struct, frozen=True):
 
 
 def write_brief(
-    work: RunWork, name: str, artifacts: Sequence[ArtifactOf], source: Source
+    work: RunWork, name: str, artifacts: Sequence[ArtifactOf], source: Source, most: int
 ) -> tuple[list[BriefPart], str]:
     """Return the parts that a node is shown, within its budget, and its prompt, which comes last.
 
@@ -65,6 +65,7 @@ def write_brief(
         name: the node.
         artifacts: those of its parents.
         source: whose words the description is.
+        most: estimated tokens of the parts at most, whatever the node says.
     """
     node = work.definition.schema.nodes[name]
     writers: Mapping[Shown, Any] = {
@@ -75,7 +76,7 @@ def write_brief(
         "artifacts": lambda: [_write_artifact(each) for each in artifacts],
     }
     parts = [part for shown in node.shown for part in writers[shown]() if part.text]
-    return fit_parts(parts, node.view_tokens), _write_prompt(work, node)
+    return fit_parts(parts, min(node.view_tokens, most)), _write_prompt(work, node)
 
 
 def fit_parts(parts: Sequence[BriefPart], tokens: int) -> list[BriefPart]:

@@ -8,14 +8,14 @@ from dataclasses import replace as replace_fields
 from typing import Any
 
 from bubbot.command import Caller, command, make_group
-from bubbot.errors import CommandRefused, ConfigError
+from bubbot.errors import CommandRefused, ConfigError, StoreUnavailable
 from bubbot.features.tasks.attempts import opened_key
 from bubbot.features.tasks.config import override_config
 from bubbot.features.tasks.definition import TaskDefinition
-from bubbot.features.tasks.facts import ENDED, TASKS_TAPE, NodeChanged, RuleJudged, TaskOpened
+from bubbot.features.tasks.facts import ENDED, TASKS_TAPE, NodeChanged, RuleJudged, TaskDrafted, TaskOpened
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.feature_files import HarnessInvalid
-from bubbot.features.tasks.library import TaskLibrary
+from bubbot.features.tasks.library import TaskLibrary, product_layer
 from bubbot.features.tasks.results import (
     AnyRunArgs,
     NewTaskArgs,
@@ -45,9 +45,9 @@ from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.writing import EXAMPLE_FILES, TaskWriter
 from bubbot.ports.channel import TASK_ORIGIN, TERMINAL_CHANNEL, Role
 from bubbot.ports.turn import Turn
-from bubbot.shell_command import CommandContext, write_keyed
+from bubbot.shell_command import CommandContext, TypeCommand, write_keyed
 from bubbot.tape import entry as make
-from bubbot.tape.entry import Kind, canonical, thaw
+from bubbot.tape.entry import Kind, canonical, text_field, thaw
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import most_foreign, stamp_of
@@ -109,14 +109,14 @@ class TaskCommands:
             (",task.new digest Every Monday, sum up the news about our town.",),
         ),
     )
-    async def new(self, caller: Caller, args: NewTaskArgs) -> TaskWritten | RunChange:
+    async def new(self, caller: Caller, args: NewTaskArgs) -> TaskWritten:
         """Write a new task: an example to edit or, from a description, one that the bot writes and that you confirm."""
         if not args.description.strip():
             self._library.write(args.task.strip(), EXAMPLE_FILES)
             return TaskWritten(args.task.strip(), files=tuple(EXAMPLE_FILES))
         if caller.turn is None:
             line = f",task.new {write_keyed('task', args.task)} {write_keyed('description', args.description)}"
-            return await self._type(line, TASKS_SESSION, args.task)
+            return await self._write_in_chat(args.task.strip(), line)
         assert self._writer is not None
         return await self._writer.write(caller.turn, args.task.strip(), args.description.strip())
 
@@ -263,7 +263,7 @@ class TaskCommands:
         effect=READS_PEOPLE,
         help=CommandHelp(HelpTopic.TIMES, "What waits for what in a task", (",task.graph K3Q7M",)),
     )
-    async def graph(self, caller: Caller, args: RunArgs) -> RunGraph:
+    async def graph(self, caller: Caller, args: RunArgs) -> RunReport:
         """Draw a run as a graph: each step below those that it waits for."""
         from msgspec.structs import asdict
 
@@ -298,7 +298,7 @@ class TaskCommands:
         outcome = await runs.advance(caller.turn, state.run)
         text = self._outcome_text(caller, outcome)
         if outcome.text and outcome.state.status == "succeeded":
-            await _tell_chat(caller.turn, state, text)
+            await _tell_chat(caller.turn, state, text, outcome.artifact)
         return RunChange(state.run, task, outcome.state.status, text)
 
     def _outcome_text(self, caller: Caller, outcome: Any) -> str:
@@ -484,12 +484,30 @@ class TaskCommands:
 
     # Shells
 
+    async def _write_in_chat(self, task: str, line: str) -> TaskWritten:
+        """Let the bot of the home write a task in the chat of tasks, where its question waits."""
+        context, type_command = self._require_context(), self._require_typing()
+        answer = await type_command(TASKS_SESSION, line, "")
+        async with context.open_session(TASKS_SESSION) as tape:
+            names = TaskDrafted.EVENTS
+            query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=names, newest=True, limit=1)
+            found = (await tape.fetch([query]))[0]
+        if not answer.entries or not found or not answer.entries[0] <= found[0].id <= answer.entries[1]:
+            return TaskWritten(task, problem=answer.text)
+        draft = TaskDrafted.of(found[0])
+        return TaskWritten(task, draft.approval, tuple(draft.files))
+
+    def _require_typing(self) -> TypeCommand:
+        """Return what types a line for the bot of the home. Raise `StoreUnavailable` if no bot ever ran there."""
+        if (type_command := self._require_context().type_command) is None:
+            raise StoreUnavailable("there is no database in this home yet: talk to the bot once with bubbot chat")
+        return type_command
+
     async def _type(self, line: str, session: str, task: str, run: str = "") -> RunChange:
         """Let the bot of the home do it in a chat, and wait until there is nothing to wait for but people."""
-        context = self._require_context()
-        assert context.type_command is not None
+        context, type_command = self._require_context(), self._require_typing()
         before = {each.run for each in (await self._read_state()).runs.values()}
-        answer = await context.type_command(session, line, "")
+        answer = await type_command(session, line, "")
         texts = [answer.text] if answer.text else []
         for _ in range(MAX_RESUMES):
             runs = (await self._read_state()).runs
@@ -498,12 +516,20 @@ class TaskCommands:
                 return RunChange(run, task, "failed", answer.text)
             if state.has_ended or state.status in ("waiting", "blocked") or session != state.session:
                 break
-            answer = await context.type_command(session, f",task.resume {state.run}", "")
+            answer = await type_command(session, f",task.resume {state.run}", "")
             texts += [answer.text] if answer.text and answer.text not in texts else []
         assert state is not None
-        report = await self._report(state, Caller.of_shell(context))
-        result = "\n\n".join([*texts[-1:], report.describe(Caller.of_shell(context))])
-        return RunChange(state.run, task, state.status, result)
+        caller = Caller.of_shell(context)
+        report = await self._report(state, caller)
+        texts = await self._read_result(state, caller) or texts[-1:]
+        return RunChange(state.run, task, state.status, "\n\n".join([*texts, report.describe(caller)]))
+
+    async def _read_result(self, state: RunState, caller: Caller) -> list[str]:
+        """Return the result of a run, which its chat has been told; none if there is none."""
+        tape = await self._open_tape(state, caller)
+        assert tape is not None
+        found = (await tape.fetch([TapeQuery(tape.name, keys=(result_key(state.run),))]))[0]
+        return [text_field(entry.payload, "content") for entry in found if not entry.erased]
 
 
 def _refuse_foreign(caller: Caller, state: RunState) -> None:
@@ -513,15 +539,18 @@ def _refuse_foreign(caller: Caller, state: RunState) -> None:
         raise CommandRefused("task_not_yours", run=state.run)
 
 
-async def _tell_chat(turn: Turn, state: RunState, text: str) -> None:
-    """Put the result of a run into the window of its chat, so that people can talk about it."""
+def result_key(run: str) -> str:
+    """Return the key of the result of a run on the tape of its chat."""
+    return f"result:{run}"
+
+
+async def _tell_chat(turn: Turn, state: RunState, text: str, artifact: int) -> None:
+    """Put the result of a run into the window of its chat, so that people can talk about it: a copy of the artifact."""
     said = f"[The task {state.queued.fact.task} ({state.run}) is over. Its result follows.]"
-    source = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
-    asked, told = (
-        make.message("user", said, origin="system"),
-        make.message("assistant", text, origin=turn.origin, **source),
-    )
-    keyed = [replace_fields(asked, key=f"over:{state.run}"), replace_fields(told, key=f"result:{state.run}")]
+    meta: dict[str, Any] = {"origin": turn.origin, "source": [turn.tape.name, artifact]}
+    meta |= stamp_of(most_foreign(turn.answer_source, turn.tape.source))
+    asked, told = make.message("user", said, origin="system"), make.message("assistant", text, **meta)
+    keyed = [replace_fields(asked, key=f"over:{state.run}"), replace_fields(told, key=result_key(state.run))]
     await turn.tape.append(keyed, if_absent=True)  # an interrupted attempt of the turn may have told it
 
 
@@ -546,7 +575,11 @@ async def open_tasks(context: CommandContext) -> TaskCommands:
     if (running := context.service(TaskCommands)) is not None:
         return running
     assert context.home is not None
-    return TaskCommands(TaskLibrary(context.home, {}), context.settings or TaskSettings(), context=context)
+    return TaskCommands(
+        TaskLibrary(context.home, product_layer("bubbot", "en", str(context.zone))),
+        context.settings or TaskSettings(),
+        context=context,
+    )
 
 
 COMMANDS = make_group(

@@ -33,6 +33,7 @@ class RunQueued(Fact):
         space: see `Inbound`.
         nodes: the names of its nodes, in the order of the schema.
         has_person: false if a job began it, so that nobody is there.
+        job: the job that began it, whose permissions its nodes have; empty for none.
         request: the external id of the inbound that began it, which may come again after a crash.
         source: the run that it runs again; absent for a run of its own.
         kept: the nodes whose artifacts it takes from that run, each with the run and the attempt that made them.
@@ -54,6 +55,7 @@ class RunQueued(Fact):
     request: str
     source: str | UnsetType = UNSET
     kept: tuple[tuple[str, str, int], ...] = ()
+    job: str = ""
 
     @property
     def subject(self) -> str:
@@ -92,7 +94,13 @@ class NodeChanged(Fact, kw_only=True):
 
 
 class VerdictCounts(Struct, frozen=True):
-    """How many rules of a harness are satisfied, violated and pending."""
+    """How many rules of a harness are satisfied, violated and pending.
+
+    Attributes:
+        satisfied: kept.
+        violated: broken.
+        pending: not decided, because the run has not ended.
+    """
 
     satisfied: int = 0
     violated: int = 0

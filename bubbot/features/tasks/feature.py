@@ -12,7 +12,8 @@ from bubbot.command import make_tools
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.tasks.commands import TaskCommands
 from bubbot.features.tasks.facts import TASKS_TAPE
-from bubbot.features.tasks.library import TaskLibrary
+from bubbot.features.tasks.health import task_health
+from bubbot.features.tasks.library import TaskLibrary, product_layer
 from bubbot.features.tasks.runs import JOB_ORIGIN, TaskRuns
 from bubbot.features.tasks.schema import DAY_SECONDS
 from bubbot.features.tasks.settings import TaskSettings
@@ -37,8 +38,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
     """Build the feature; new settings reach it by `prepare`."""
-    product = {"bot": {"name": settings.bot.name, "language": settings.bot.language, "timezone": settings.bot.timezone}}
-    runs = TaskRuns(kernel)
+    product = product_layer(settings.bot.name, settings.bot.language, settings.bot.timezone)
+    runs = TaskRuns(kernel, settings.section(TaskSettings))
     library = TaskLibrary(kernel.home, product, kernel.list_tools)
     commands = TaskCommands(library, settings.section(TaskSettings), runs, TaskWriter(kernel, library, product))
     turns = TaskTurns(runs, kernel.role_of)
@@ -52,7 +53,7 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
         section = changed.section(TaskSettings)
 
         def apply() -> None:
-            commands.settings = section
+            commands.settings = runs.nodes.settings = section
 
         return apply
 
@@ -71,6 +72,7 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
             on_merged=(runs.apply_merge,),
             lifespan=load_runs,
             background={"tasks": runs.watch},
+            health=lambda context: task_health(context, runs.state),
             prepare=prepare,
             renew=build,
         )

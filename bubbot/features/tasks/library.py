@@ -22,6 +22,11 @@ TASKS_FOLDER = "tasks"
 CONFIG_FILE = "config.toml"
 
 
+def product_layer(name: str, language: str, timezone: str) -> dict[str, Any]:
+    """Return the weakest layer of the config of all tasks: what the bot is set to."""
+    return {"bot": {"name": name, "language": language, "timezone": timezone}}
+
+
 class TaskLibrary:
     """The definitions of tasks.
 

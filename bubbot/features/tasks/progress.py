@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -10,24 +11,12 @@ from msgspec import Struct
 from bubbot.errors import ConfigError
 from bubbot.feature import Kernel
 from bubbot.features.tasks.definition import TaskDefinition
-from bubbot.features.tasks.facts import Status
-from bubbot.features.tasks.state import NodeState, RunState
+from bubbot.features.tasks.state import MARKS, NodeState, RunState
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.channel import Button, ButtonSet, Outbound
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
 
-MARKS: dict[Status, str] = {
-    "queued": "·",
-    "running": "▶",
-    "waiting": "?",
-    "blocked": "‖",
-    "succeeded": "✓",
-    "failed": "✗",
-    "cancelled": "✗",
-    "lost": "✗",
-}
-"""The sign before a node or a run, by its state."""
 MAX_SHOWN_NODES = 20
 """Nodes that the message names; of more it says how many there are in each state."""
 MIN_SECONDS = 3
@@ -127,11 +116,11 @@ def format_progress(state: RunState, definition: TaskDefinition, texts: Texts) -
     )
     nodes = state.by_node
     if len(nodes) > MAX_SHOWN_NODES:
-        counts = {status: sum(node.status == status for node in nodes.values()) for status in MARKS}
+        counts = Counter(node.status for node in nodes.values())
         lines = [
             texts.say("task_progress_count", mark=MARKS[status], count=count, status=texts.say(f"task_status_{status}"))
-            for status, count in counts.items()
-            if count
+            for status in MARKS
+            if (count := counts[status])
         ]
     else:
         lines = [format_node(name, node, definition, texts) for name, node in nodes.items()]

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.tasks.facts import ENDED, Status, VerdictCounts
-from bubbot.features.tasks.progress import MARKS
+from bubbot.features.tasks.state import MARKS
 from bubbot.shell_command import IsoTime
 from bubbot.texts import Texts
 
@@ -80,7 +80,10 @@ class TaskRow(Struct, frozen=True):
     """A task of the home.
 
     Attributes:
+        task: its name.
+        title: what people see.
         nodes: how many nodes it has; 0 if it cannot be read.
+        role: who may run it; empty if it cannot be read.
         problem: what is wrong with it; empty if it can be read.
     """
 
@@ -97,7 +100,17 @@ class TaskRow(Struct, frozen=True):
 
 
 class RunRow(Struct, frozen=True):
-    """A run, in a list."""
+    """A run, in a list.
+
+    Attributes:
+        run: its name.
+        task: the name of its task.
+        session: the chat in which it runs.
+        status: its state.
+        done: how many nodes have succeeded.
+        nodes: how many nodes it has.
+        changed: when it changed last.
+    """
 
     run: str
     task: str
@@ -113,7 +126,12 @@ class RunRow(Struct, frozen=True):
 
 
 class TaskList(Struct, frozen=True):
-    """The tasks of the home, and the runs that are under way or ended last, newest first."""
+    """The tasks of the home, and the runs that are under way or ended last.
+
+    Attributes:
+        tasks: by name.
+        runs: those under way last.
+    """
 
     tasks: tuple[TaskRow, ...]
     runs: tuple[RunRow, ...]
@@ -130,13 +148,18 @@ def _say_row(row: TaskRow, texts: Texts) -> str:
 
 
 def _say_run(row: RunRow, caller: Caller) -> str:
-    return caller.result_texts.say("RunRow", **{**msgspec.structs.asdict(row), **row.values(caller)})
+    values = {**msgspec.structs.asdict(row), **row.values(caller)}
+    return caller.result_texts.say(type(row).__name__, **values)
 
 
 class NodeReport(Struct, frozen=True):
     """A node of a run.
 
     Attributes:
+        node: its name.
+        title: what people see.
+        status: its state.
+        attempt: the number of its newest attempt; 0 before the first.
         after: the nodes that it waits for.
         until: the moment for which it waits; empty for none.
         approval: the question that it waits for, or that was answered.
@@ -157,23 +180,36 @@ class RuleReport(Struct, frozen=True):
     """What became of a rule of the harness.
 
     Attributes:
+        rule: its id.
+        text: its step.
         place: its file and line.
-        cites: entries of the chat, as id ranges.
+        status: `satisfied`, `violated` or `pending`.
+        cites: entries of the chat, as ranges of their first and last id.
     """
 
     rule: str
     text: str
     place: str
     status: str
-    cites: tuple[tuple[int, int], ...] = ()
+    cites: tuple[tuple[int, ...], ...] = ()
 
 
 class RunReport(Struct, frozen=True):
     """A run, with its nodes and verdicts.
 
     Attributes:
+        run: its name.
+        task: the name of its task.
+        title: what people see.
+        session: the chat in which it runs.
+        status: its state.
         revision: each change has another one.
+        changed: when it changed last.
+        nodes: in the order of the schema.
+        reason: why it is in this state, in words; empty for nothing.
         source: the run that it runs again in part; empty for none.
+        tokens: what its attempts used.
+        verdicts: how many rules are satisfied, violated and pending, once it has ended.
         rules: those of the harness, once it has ended.
     """
 
@@ -245,7 +281,11 @@ def _format_rule(rule: RuleReport, caller: Caller) -> str:
 
 
 class RunsReport(Struct, frozen=True):
-    """Runs side by side."""
+    """Runs side by side.
+
+    Attributes:
+        runs: the one that was asked for, or all that are under way.
+    """
 
     runs: tuple[RunReport, ...]
 
@@ -265,6 +305,9 @@ class RunChange(Struct, frozen=True):
     """A run that was begun, or changed.
 
     Attributes:
+        run: its name; empty if none began.
+        task: the name of its task.
+        status: its state.
         text: what the chat is told; empty if a message of its own says it.
     """
 
@@ -284,7 +327,13 @@ class RunChange(Struct, frozen=True):
 
 
 class TaskProblem(Struct, frozen=True):
-    """What is wrong with a task."""
+    """What is wrong with a task.
+
+    Attributes:
+        where: a path within `task.toml`, a key of the config, or a file with a line.
+        message: what is wrong, and the fix.
+        is_warning: it can run in spite of it.
+    """
 
     where: str
     message: str
@@ -292,7 +341,14 @@ class TaskProblem(Struct, frozen=True):
 
 
 class TaskChecked(Struct, frozen=True):
-    """What is wrong with a task."""
+    """What is wrong with a task.
+
+    Attributes:
+        task: its name.
+        nodes: how many nodes it has.
+        rules: how many rules its harness has.
+        problems: what keeps it from running first.
+    """
 
     task: str
     nodes: int
@@ -316,19 +372,34 @@ class TaskChecked(Struct, frozen=True):
 
 
 class TaskWritten(Struct, frozen=True):
-    """A task that was written, or that a person has to confirm first."""
+    """A task that was written, or that a person has to confirm first.
+
+    Attributes:
+        task: its name.
+        question: the card that asks for it; empty if it is written.
+        files: its files by path.
+        problem: why nothing was written; empty otherwise.
+    """
 
     task: str
     question: str = ""
     files: tuple[str, ...] = ()
+    problem: str = ""
 
     is_text: ClassVar = True
 
     @property
-    def variant(self) -> str:
-        """The variant of its sentence."""
-        return "asked" if self.question else "written"
+    def is_error(self) -> bool:
+        """True if nothing was written."""
+        return bool(self.problem)
 
-    def values(self, caller: Caller) -> dict[str, str]:  # noqa: ARG002 - as those of other results
-        """Return the formatted values of its sentence."""
-        return {"files": ", ".join(self.files)}
+    @property
+    def exit_code(self) -> int:
+        """1 if nothing was written."""
+        return int(self.is_error)
+
+    def describe(self, caller: Caller) -> str:
+        """Say which files there are, and what has to be answered first."""
+        name = "TaskWritten.asked" if self.question else "TaskWritten.written"
+        files = ", ".join(self.files)
+        return self.problem or caller.result_texts.say(name, task=self.task, question=self.question, files=files)

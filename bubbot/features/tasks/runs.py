@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import count
@@ -23,6 +24,7 @@ from bubbot.features.tasks.attempts import (
     TASK_PASSED,
     NodeRunner,
     artifact_key,
+    artifact_values,
     opened_key,
     read_artifact,
 )
@@ -44,6 +46,7 @@ from bubbot.features.tasks.facts import (
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.progress import ProgressMessages, find_place
+from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.state import TASKS_PROJECTION, NodeState, RunState, TasksState, begin_run
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
@@ -79,10 +82,12 @@ class RunOutcome(Struct, frozen=True):
     Attributes:
         state: of the run.
         text: what people read; empty if there is nothing to say yet.
+        artifact: the entry of the artifact that the text is; 0 for none.
     """
 
     state: RunState
     text: str
+    artifact: int = 0
 
 
 class TaskRuns:
@@ -93,14 +98,14 @@ class TaskRuns:
         nodes: runs attempts at nodes.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, settings: TaskSettings) -> None:
         self._kernel = kernel
         self.tape = kernel.open_tape(TASKS_TAPE)
         self._projected = kernel.projections.project(TASKS_PROJECTION, self.tape)
         self._works: dict[str, RunWork] = {}
         self._active: set[str] = set()
         self._progress = ProgressMessages(kernel)
-        self.nodes = NodeRunner(kernel.list_tools, kernel.find_agent)
+        self.nodes = NodeRunner(kernel.list_tools, kernel.find_agent, settings)
 
     @property
     def state(self) -> TasksState:
@@ -177,6 +182,7 @@ class TaskRuns:
             inbound.external_id,
             source.run if source else UNSET,
             tuple(kept),
+            "" if turn.works_for_person else turn.cause,
         )
         opened = TaskOpened(queued.run, definition.to_json(), description, turn.sender.id)
         state = {"run": queued.run, "task": queued.task, "phase": "task", "owner": "human"}
@@ -256,10 +262,9 @@ class TaskRuns:
         except CommandRefused:
             self._stage(turn, RunChanged(run=state.run, status="lost", reason="task_lost"))
             raise
-        if (
-            work.state.has_ended
-        ):  # the turn that ended it was interrupted before it told anybody; or it was cancelled now
-            return RunOutcome(work.state, await self._read_result(turn, work))
+        # Either the turn that ended it was interrupted before it told anybody, or somebody cancelled it just now.
+        if work.state.has_ended:
+            return RunOutcome(work.state, *await self._read_result(turn, work))
         work.is_stopped.clear()
         self._active.add(state.run)
         try:
@@ -280,6 +285,7 @@ class TaskRuns:
         graph = TaskGraph(work.definition.schema)
         if work.state.status == "queued":
             await work.record(turn.tape, work.make_event("anchor", TASK_BEGAN, "", turn.now(), {}))
+            await self._record_kept(turn, work)
         await self._settle_waiting(turn, work)
         running: dict[asyncio.Task[None], str] = {}
         cancelled = asyncio.create_task(work.is_cancelled.wait())
@@ -302,6 +308,16 @@ class TaskRuns:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         return await self._end_turn(turn, work, graph)
+
+    async def _record_kept(self, turn: Turn, work: RunWork) -> None:
+        """Record the artifacts that a run takes from another one, for its harness. A yes to a gate was for that run alone."""
+        for name, _, _ in work.state.queued.fact.kept:
+            if work.definition.schema.nodes[name].is_gate:
+                continue
+            with suppress(ArtifactInvalid):  # it is gone: the node that is shown it says so
+                artifact = await read_artifact(turn.tape, work, name)
+                values = artifact_values(artifact.value)
+                await work.record(turn.tape, work.make_event("artifact", name, name, turn.now(), values))
 
     async def _start_ready(
         self, turn: Turn, work: RunWork, graph: TaskGraph, running: dict[asyncio.Task[None], str]
@@ -487,16 +503,16 @@ class TaskRuns:
         state = {"run": work.run, "task": work.definition.name, "phase": fact.status, "owner": "agent"}
         await turn.tape.append([*judged, anchor(TASK_ENDED, state, window=False)])
         await self._progress.show(turn, work)
-        return RunOutcome(work.state, await self._read_result(turn, work))
+        return RunOutcome(work.state, *await self._read_result(turn, work))
 
-    async def _read_result(self, turn: Turn, work: RunWork) -> str:
-        """Return what people get of a run that succeeded: the artifact of the node that its schema names."""
+    async def _read_result(self, turn: Turn, work: RunWork) -> tuple[str, int]:
+        """Return what people get of a run that succeeded, the artifact of the node that its schema names, and its entry."""
         node = TaskGraph(work.definition.schema).result
         if work.state.status != "succeeded" or not node:
-            return ""
+            return "", 0
         artifact = await read_artifact(turn.tape, work, node)
         turn.note_answer(artifact.source)
-        return artifact.value if isinstance(artifact.value, str) else _format_json(artifact.value)
+        return artifact.value if isinstance(artifact.value, str) else _format_json(artifact.value), artifact.entry
 
     def _stage(self, turn: Turn, fact: RunChanged) -> None:
         turn.tape.stage(TASKS_TAPE, [fact.to_entry()])

@@ -27,7 +27,9 @@ class TaskTurns:
     def prepare(self, turn: Turn, inbound: Inbound) -> None:
         """Let the turn run in the role that its person has now."""
         turn.role = Role.OWNER if inbound.sender.id in (TERMINAL, "0") else self._role_of(inbound)
-        turn.cause = f"task:{find_run(inbound)}"
+        run = find_run(inbound)
+        state = self._runs.state.runs.get(run)
+        turn.cause = (state.queued.fact.job if state else "") or f"task:{run}"
 
     def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:  # noqa: ARG002 - the port's
         """Send the answer to the chat of the run."""

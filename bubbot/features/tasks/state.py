@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import singledispatchmethod
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import msgspec
@@ -24,6 +25,21 @@ from bubbot.tape.projection import checkpoint_model, project_facts
 
 MAX_ENDED_RUNS = 200
 """The newest ended runs that the state keeps; older ones are on the tape."""
+
+
+MARKS: Mapping[Status, str] = MappingProxyType(
+    {
+        "queued": "·",
+        "running": "▶",
+        "waiting": "?",
+        "blocked": "‖",
+        "succeeded": "✓",
+        "failed": "✗",
+        "cancelled": "✗",
+        "lost": "✗",
+    }
+)
+"""The sign before a node or a run, by its state."""
 
 
 class NodeState(Struct, array_like=True, frozen=True):

@@ -117,17 +117,22 @@ class TaskWriter:
         """Write a confirmed task into the folder of tasks. Raise `CommandRefused` if it was not confirmed."""
         query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=TaskDrafted.EVENTS, newest=True, limit=50)
         drafts = [TaskDrafted.try_of(entry) for entry in (await turn.tape.fetch([query]))[0] if not entry.erased]
-        draft = next((each for each in drafts if each is not None and each.task == name), None)
-        if draft is None:
+        named = [each for each in drafts if each is not None and each.task == name]
+        if not named:
             raise CommandRefused("task_no_draft", task=name)
-        answer = await self._kernel.find_answer(draft.approval) if self._kernel.find_answer else None
-        if answer is None or not answer.is_yes:
-            raise CommandRefused("task_unconfirmed", task=name, question=draft.approval)
+        confirmed = [each for each in named if await self._is_confirmed(each)]
+        if not confirmed:
+            raise CommandRefused("task_unconfirmed", task=name, question=named[0].approval)
+        draft = confirmed[0]
         files: dict[str, str] = thaw(draft.files)
         if self._library.has(name):  # the turn runs again, or somebody pressed twice
             return TaskWritten(name, files=tuple(files))
         self._library.write(name, files)
         return TaskWritten(name, files=tuple(files))
+
+    async def _is_confirmed(self, draft: TaskDrafted) -> bool:
+        answer = await self._kernel.find_answer(draft.approval) if self._kernel.find_answer else None
+        return answer is not None and answer.is_yes
 
 
 def _read_files(text: str) -> dict[str, str]:

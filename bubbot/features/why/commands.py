@@ -16,6 +16,7 @@ from bubbot.errors import CommandRefused, ConfigError, EntryNotFound
 from bubbot.features.why.foreign import ForeignEntry, read_foreign
 from bubbot.features.why.formats import CheckedCall, find_checks, format_explanation
 from bubbot.features.why.lineage import Lineage, check_citations, read_step_lineage
+from bubbot.features.why.parts import ShownPart, find_parts
 from bubbot.features.why.view import find_explained, find_original
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import read_session
@@ -71,6 +72,7 @@ class StepLine(Struct, frozen=True):
         model: the model that was asked.
         shown: the ranges of entries that the model was shown, each as its first and last id.
         request: the digest of the request.
+        parts: what a step for a node of a task was shown, part by part.
     """
 
     entry: int
@@ -78,11 +80,13 @@ class StepLine(Struct, frozen=True):
     model: str
     shown: tuple[tuple[int, ...], ...]
     request: str
+    parts: tuple[ShownPart, ...] = ()
 
     @classmethod
-    def of(cls, step: StepRecord) -> StepLine:
-        """Describe a step."""
-        return cls(step.id, step.status, text_field(step.data, "model"), step.shown, text_field(step.data, "request"))
+    def of(cls, turn: TurnRecord, step: StepRecord) -> StepLine:
+        """Describe a step of a turn."""
+        model, request = text_field(step.data, "model"), text_field(step.data, "request")
+        return cls(step.id, step.status, model, step.shown, request, find_parts(turn, step))
 
 
 class ToolRun(Struct, frozen=True):
@@ -268,7 +272,7 @@ class WhyCommands:
             record.entries[0].id,
             record.entries[-1].id,
             record.answer.id if record.answer else None,
-            tuple(map(StepLine.of, writer.steps)),
+            tuple([StepLine.of(writer, step) for step in writer.steps]),
             tuple([ToolRun(entry, call.name) for entry, call in record.calls]),
             tuple(CallCheck.of(entry, call) for entry, call in find_checks(writer)),
             lineage,

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from bubbot.features.why.foreign import ForeignEntry
 from bubbot.features.why.lineage import Citations, Lineage, LineageAnchor
+from bubbot.features.why.parts import ShownPart, find_parts
 from bubbot.ports.channel import Role
 from bubbot.runtime.context.evidence import find_evidence
 from bubbot.runtime.turns import StepRecord, TurnRecord
@@ -53,9 +54,13 @@ def format_explanation(
         lines.append(texts.say("why_agent", agent=turn.agent))
     if original is not None:
         lines.append(_format_copy(original, texts))
-    steps = (original or turn).steps
+    writer = original or turn
+    steps, told = writer.steps, tuple[ShownPart, ...]()
     for step in steps:
         lines += _format_step(step, texts, names)
+        if (parts := find_parts(writer, step)) and parts != told:  # the steps of one attempt are shown the same ones
+            lines.append(_format_parts(parts, texts))
+            told = parts
     lines += _format_quotations(turn, texts)
     if lineage is not None:
         lines += _format_lineage(lineage, citations, texts)
@@ -183,6 +188,17 @@ def _format_step(step: StepRecord, texts: Texts, names: Mapping[str, str]) -> li
     if step.error and step.error not in [call.get("error") for call in failed]:
         lines.append(f"  {step.error}")
     return lines
+
+
+def _format_parts(parts: Sequence[ShownPart], texts: Texts) -> str:
+    """Say for which run a sub-task worked, and of which parts what it was shown is made."""
+    named = [
+        texts.say("why_shown_cut", name=part.name, entry=part.entry, all=part.full_chars)
+        if part.full_chars
+        else texts.say("why_shown_part", name=part.name, entry=part.entry)
+        for part in parts
+    ]
+    return texts.say("why_shown_parts", run=parts[0].run, parts=texts.say("list_comma").join(named))
 
 
 def _format_rule(rule: JsonObject) -> str:

@@ -27,6 +27,7 @@ from tests.fakes.botapi.world import User
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server as DiscordServer
 from tests.fakes.effect_server import effect_server
+from tests.task_runs import ANSWERS, write_digest
 
 FOLDER = ROOT / "docs" / "pictures"
 _COMMANDS = Path(sys.executable).parent
@@ -329,6 +330,43 @@ async def draw_agents() -> str:
     )
 
 
+_SHOWN_RUN = "K3Q7M"
+
+
+async def draw_task() -> str:
+    """A run of a task: how far it is, its question with the answer, and its result."""
+    with new_home() as home:
+        write_digest(home)
+        async with TelegramServer(limits=None) as server:
+            ada = server.user("Ada", username="ada")
+            configured(home, server, dict(ANSWERS), owners=[ada.id])
+            async with running(home):
+                room = server.private(ada)
+                room.say(",task.run digest The school board")
+                await server.until(lambda: any("Publish 3?" in text for text in _bot_texts(room)))
+                await server.until(lambda: any("waits for the answer" in text for text in _bot_texts(room)))
+                bubbles = [_telegram_bubble(message) for message in room.chat.messages.values()]
+                asked = next(each for each in room.chat.messages.values() if "Publish 3?" in each.get("text", ""))
+                (key, *_), *_ = asked["reply_markup"]["inline_keyboard"]
+                room.press(asked["message_id"], key["callback_data"], ada)
+                await server.until(lambda: "Posted" in _bot_texts(room)[-1])
+                bubbles += [Bubble("", f"Ada presses [{key['text']}]", is_bot=True)]
+                bubbles += [_telegram_bubble([*room.chat.messages.values()][-1])]
+    (run_name,) = set(re.findall(r"(?<=Digest \()\w{5}(?=\))", "\n".join(bubble.text for bubble in bubbles)))
+    card = re.search(r"Question (\w{5})", asked["text"])
+    assert card
+    shown = [
+        replace(each, text=replace_varying(each.text, home).replace(run_name, _SHOWN_RUN).replace(card[1], _SHOWN_CARD))
+        for each in bubbles
+    ]
+    return draw_chat(
+        shown,
+        title="Telegram",
+        source="What the test server for Telegram received. The answers are scripted.",
+        color="#d9f4c7",
+    )
+
+
 class _Play:
     """A chat as it grows, with notes of what happened to the bot between its messages."""
 
@@ -519,6 +557,7 @@ SCENES: dict[str, Draw] = {
     "discord": draw_discord,
     "agents": draw_agents,
     "memory-view": draw_memory_view,
+    "task": draw_task,
     "topics": draw_topics,
     "forgotten": draw_forgotten,
 }

@@ -593,6 +593,7 @@ BUILT = (
     "person_line_",
     "person_reason_",
     "purpose_",
+    "task_status_",
 )
 """Beginnings of names that are put together where they are said; tests/unit/features/schedule/test_formatter.py and
 tests/unit/runtime/test_argument_errors.py say them all,

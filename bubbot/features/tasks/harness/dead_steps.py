@@ -29,7 +29,7 @@ def find_dead_steps(
 
     Args:
         nodes: of the task, gates included.
-        tools: that some node may call.
+        tools: that some node may call, names or patterns such as `web.*`.
         gates: the nodes that are gates.
 
     Returns:
@@ -57,10 +57,11 @@ def _list_names(rule: HarnessRule) -> Iterator[tuple[str, str]]:
 
 
 def _is_known(name: str, known: Collection[str]) -> bool:
-    if "*" not in name:
-        return name in known
-    pattern = re.compile(name_pattern(name))
-    return any(pattern.fullmatch(each) for each in known)
+    return name in known or any(_fits(each, name) or _fits(name, each) for each in known)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return "*" in pattern and re.fullmatch(name_pattern(pattern), name) is not None
 
 
 def _describe_unknown(rule: HarnessRule, noun: str, name: str, known: Collection[str]) -> str:
