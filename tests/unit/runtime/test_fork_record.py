@@ -55,7 +55,9 @@ async def test_a_call_without_a_begin_did_not_run(tape: TapeService) -> None:
     assert not may_have_used(await read(tape, call("f1"), forks=("f1",)))
 
 
-async def test_a_begin_is_not_forgotten_when_the_next_fork_is_cut_off_before_it_has_an_answer(tape: TapeService) -> None:
+async def test_a_begin_is_not_forgotten_when_the_next_fork_is_cut_off_before_it_has_an_answer(
+    tape: TapeService,
+) -> None:
     assert may_have_used(await read(tape, call("f1"), begin("f1"), call("f2")))
 
 
