@@ -10,10 +10,10 @@ between, recovery repeats nothing. The turn that runs again reads what its earli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import UNSET
 
@@ -188,6 +188,10 @@ class RecordedCall:
     key: str = ""
 
 
+OnAnswered: TypeAlias = Callable[[ToolInvocation, RecordedCall, bool], Awaitable[None]]
+"""Gets a call, its record, and whether it succeeded."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptCallsView:
     """The calls of interrupted attempts at a turn, sub-tasks included, in order.
@@ -270,7 +274,18 @@ class AttemptRecord:
     sub-tasks.
     """
 
-    def __init__(self, calls: Sequence[RecordedCall]) -> None:
+    def __init__(
+        self,
+        calls: Sequence[RecordedCall],
+        on_answered: OnAnswered | None = None,
+    ) -> None:
+        """Take what is recorded.
+
+        Args:
+            calls: in order.
+            on_answered: called after each call that was answered without the middleware of tools.
+        """
+        self._on_answered = on_answered
         self._all = tuple(calls)
         self._left = list(calls)
         self._continued: dict[str, str] = {}
@@ -339,6 +354,18 @@ class AttemptRecord:
         Raises:
             ToolFailed: the recorded call failed, or its outcome is unknown.
         """
+        output, is_ok = None, False
+        try:
+            output = await self._answer(recorded, call, run, may_repeat=may_repeat)
+            is_ok = True
+        finally:
+            if self._on_answered is not None and (output is not None or not is_ok):
+                await self._on_answered(call, recorded, is_ok)
+        return output
+
+    async def _answer(
+        self, recorded: RecordedCall, call: ToolInvocation, run: EffectRun, *, may_repeat: bool
+    ) -> ToolOutput | None:
         self._left.remove(recorded)
         if recorded.content is not None:
             if recorded.is_error:
@@ -397,16 +424,23 @@ async def find_record(turn: Turn) -> AttemptRecord | None:
     return found
 
 
-async def read_fork_record(tape: TapeHandle, forks: Sequence[str], first: int, continued_by: str) -> AttemptRecord:
+async def read_fork_record(
+    tape: TapeHandle,
+    forks: Sequence[str],
+    first: int,
+    continued_by: str,
+    on_answered: OnAnswered | None = None,
+) -> AttemptRecord:
     """Return what forks of a tape did, one of which went on with the one before, for the fork that goes on with the last.
 
-    A call that a fork repeated counts once, with what the later one says of it.
+    A call that a fork repeated counts once, with its newest begin and its newest result.
 
     Args:
         tape: the tape, on which they were merged.
         forks: their ids, oldest first.
         first: an entry id not above any of their entries.
         continued_by: the id of the fork that goes on.
+        on_answered: see `AttemptRecord`.
     """
     kinds, names = (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT), (EFFECT_BEGIN,)
     query = TapeQuery(tape.name, IdRanges(((first, None),)), kinds=kinds, names=names)
@@ -418,13 +452,20 @@ async def read_fork_record(tape: TapeHandle, forks: Sequence[str], first: int, c
             earlier = next((each for each in calls if _identify(each) == _identify(call)), None)
             if earlier is not None:
                 calls.remove(earlier)
-            is_answered = earlier is not None and earlier.content is not None and call.content is None
-            repeated.append(replace(earlier if earlier is not None and is_answered else call, fork=forks[-1]))
+            repeated.append(replace(call if earlier is None else _unite(earlier, call), fork=forks[-1]))
         calls += repeated
-    record = AttemptRecord(calls)
+    record = AttemptRecord(calls, on_answered)
     if forks:
         record.continue_fork(continued_by, forks[-1])
     return record
+
+
+def _unite(call: RecordedCall, repeated: RecordedCall) -> RecordedCall:
+    """Return what is known of a call and its repetition, which has no begin if it was answered, or cut off before it ran."""
+    begun = call if call.digest and not repeated.digest else repeated
+    ended = call if repeated.content is None else repeated
+    was_run = call.was_run or repeated.was_run
+    return replace(begun, content=ended.content, is_error=ended.is_error, was_run=was_run)
 
 
 def _identify(call: RecordedCall) -> tuple[str, str]:

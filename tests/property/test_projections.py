@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.features.budget.state import BUDGET_PROJECTION, RATES_PROJECTION
@@ -32,6 +33,8 @@ from bubbot.features.schedule.facts import (
     JobResumed,
 )
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION
+from bubbot.features.tasks.facts import NodeChanged, RunChanged, RunQueued, Status, VerdictCounts
+from bubbot.features.tasks.state import TASKS_PROJECTION
 from bubbot.gateway.inbox_views import INBOX_PROJECTION, MIGRATIONS_PROJECTION
 from bubbot.gateway.outbox_views import OUTBOX_PROJECTION
 from bubbot.ports.inbox import done_entry, interrupted_entry
@@ -232,6 +235,29 @@ def _budget(kind: int, a: int, b: int, history: History) -> TapeEntry:
     return event("budget/warned", {"scope": "bot", "name": "", "period": day, "measure": "cost", "percent": 90})
 
 
+NODE_STATES: tuple[Status, ...] = ("running", "running", "waiting", "succeeded", "failed", "queued")
+RUN_STATES: tuple[Status, ...] = ("running", "waiting", "blocked", "succeeded", "failed", "cancelled")
+
+
+def _tasks(kind: int, a: int, b: int, history: History) -> TapeEntry:
+    run, node = f"R{a % 3}", "xy"[b % 2]
+    until = timestamp(history.moment + timedelta(hours=1))
+    if kind < 2:
+        kept = (("x", "R9", b),) if kind else ()
+        person = "c:1", "c", "7", "Ann", ("words",), True, "", ("x", "y"), True
+        return RunQueued(run, "trip", *person, f"m{b}", source="R9" if kept else UNSET, kept=kept).to_entry()
+    if kind < 7:
+        status = NODE_STATES[b]
+        more: dict[Status, Any] = {
+            "running": {"fork": f"f{b}"},
+            "waiting": {"until": until, "approval": "AAAAA", "digest": "d"},
+            "failed": {"detail": "words", "reason": "task_defect", "tokens": b, "seconds": 0.5},
+        }
+        return NodeChanged(run=run, node=node, status=status, attempt=kind, **more.get(status, {})).to_entry()
+    verdicts = VerdictCounts(b, 0, a) if kind == 8 else UNSET
+    return RunChanged(run=run, status=RUN_STATES[b], verdicts=verdicts).to_entry()
+
+
 def _all_of_a_chat(history: History, number: int) -> list[int]:
     """The texts of a chat's jobs, as a reset of its session erases them."""
     texts = ("schedule/added", "schedule/changed")
@@ -255,6 +281,12 @@ def _as_stored(projection: Projection[Any]) -> Callable[[Any], JsonObject]:
 
 
 CASES = [
+    Case(
+        TASKS_PROJECTION,
+        _tasks,
+        _one_of("task/queued"),
+        small=(("bubbot.features.tasks.state.MAX_ENDED_RUNS", 1),),
+    ),
     Case(INBOX_PROJECTION, _inbox, _one_of("inbox/received", "inbox/changed"), _as_stored(INBOX_PROJECTION)),
     Case(MIGRATIONS_PROJECTION, _moves),
     Case(OUTBOX_PROJECTION, _outbox, _one_of("outbox/intent"), _as_stored(OUTBOX_PROJECTION)),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -19,7 +20,7 @@ from bubbot.concurrency import uninterrupted
 from bubbot.errors import BubbotError, LeaseLost, ModelError, StoreError, ToolRefused
 from bubbot.features.tasks.brief import ArtifactOf, brief_entries, write_brief
 from bubbot.features.tasks.contracts import ArtifactInvalid, parse_artifact
-from bubbot.features.tasks.facts import ArtifactMade, MoveRefused, NodeChanged, Status, TaskOpened
+from bubbot.features.tasks.facts import ArtifactMade, MoveRefused, NodeChanged, Status
 from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.schema import MAX_BACKOFF_SECONDS, TaskNode
 from bubbot.features.tasks.settings import TaskSettings
@@ -31,13 +32,13 @@ from bubbot.ports.agents import Agent, FindAgent
 from bubbot.ports.model import ModelReply
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.runtime.effects import AttemptRecord, read_fork_record
+from bubbot.runtime.effects import AttemptRecord, RecordedCall, read_fork_record
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import timestamp
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.provenance import Source, source_of
+from bubbot.tape.provenance import source_of
 from bubbot.tape.query import TapeQuery
 from bubbot.tool import Tool, ToolOutput
 
@@ -112,7 +113,9 @@ class NodeRunner:
         fork = await turn.tape.fork(stamp={"origin": f"task:{name}"})
         number = before.attempt if forks else before.attempt + 1
         attempt = NodeAttempt(work, name, number, fork, time.monotonic())
-        attempt.record = await read_fork_record(turn.tape, forks, work.opened_at, fork.id)
+        attempt.record = await read_fork_record(
+            turn.tape, forks, work.opened_at, fork.id, partial(self._note_answered, attempt)
+        )
         began = NodeChanged(run=work.run, node=name, status="running", attempt=number, fork=fork.id)
         work.change(fork, began, turn.now())
         try:
@@ -146,8 +149,7 @@ class NodeRunner:
         """
         work, name, node, fork = attempt.work, attempt.name, attempt.node, attempt.fork
         artifacts = [await read_artifact(turn.tape, work, parent) for parent in node.after]
-        source, most = await _source_of_description(turn.tape, work.run), self.settings.max_view_tokens
-        parts, prompt = write_brief(work, name, artifacts, source, most)
+        parts, prompt = write_brief(work, name, artifacts, work.source, self.settings.max_view_tokens)
         state = {"run": work.run, "node": name, "attempt": attempt.number, "phase": "node", "owner": "agent"}
         began = work.make_event("started", name, name, turn.now(), {})
         if violations := self._judge(attempt, began):
@@ -186,7 +188,7 @@ class NodeRunner:
 
     def _judge(self, attempt: NodeAttempt, event: RunEvent) -> str:
         """Return the rules that an event would break, with their places; empty for none."""
-        return describe_rules(attempt.work, [verdict.rule for verdict in attempt.work.monitor.judge(event)])
+        return describe_rules(attempt.work, [verdict.rule for verdict in attempt.work.judge(event, attempt.number)])
 
     def _choose_tools(self, turn: Turn, node: TaskNode, agent: Agent) -> frozenset[str]:
         """Return the tools of a node: those that it names, and that the person and the agent may call."""
@@ -282,7 +284,7 @@ class NodeRunner:
             return await call_next(call)
         work, tape = attempt.work, call.turn.tape
         event = work.make_event("call", call.tool.name, attempt.name, call.turn.now(), dump_args(call.args))
-        if violations := work.monitor.judge(event):
+        if violations := work.judge(event, attempt.number):
             raise ToolRefused(await self._refuse(call, attempt, [verdict.rule for verdict in violations], violations))
         await work.record(tape, event, attempt.number)
         is_ok = False
@@ -293,6 +295,27 @@ class NodeRunner:
             ended = work.make_event("result", call.tool.name, attempt.name, call.turn.now(), {"ok": is_ok})
             await work.record(tape, ended, attempt.number)
         return output
+
+    async def _note_answered(
+        self,
+        attempt: NodeAttempt,
+        call: ToolInvocation,
+        recorded: RecordedCall,
+        is_ok: bool,  # noqa: FBT001 - the record's
+    ) -> None:
+        """Record what the cut-off attempt had not recorded yet of a call that is answered from its record.
+
+        A call that was refused is no event. One of which nobody knows whether it was refused or ran is judged again.
+        """
+        if call.turn.find_metadata(NodeAttempt) is not attempt:
+            return
+        work, name, now = attempt.work, call.tool.name, call.turn.now()
+        called = work.make_event("call", name, attempt.name, now, dump_args(call.args))
+        if not work.repeats(called, attempt.number) and (recorded.content is not None or work.monitor.judge(called)):
+            return
+        await work.record(call.turn.tape, called, attempt.number)
+        ended = work.make_event("result", name, attempt.name, now, {"ok": is_ok})
+        await work.record(call.turn.tape, ended, attempt.number)
 
     async def _refuse(
         self, call: ToolInvocation, attempt: NodeAttempt, rules: Sequence[str], violations: Sequence[Any]
@@ -344,8 +367,3 @@ async def read_artifact(tape: TapeHandle, work: RunWork, node: str) -> ArtifactO
     if not found or found[0].erased:
         raise ArtifactInvalid([f"the artifact of {node} is gone: it was erased, or the chat was reset"])
     return ArtifactOf(node, found[0].id, make.thaw(ArtifactMade.of(found[0]).artifact), source_of(found[0]))
-
-
-async def _source_of_description(tape: TapeHandle, run: str) -> Source:
-    found = (await tape.fetch([TapeQuery(tape.name, keys=(opened_key(run),))]))[0]
-    return source_of(found[0]) if found and found[0].name in TaskOpened.EVENTS else Source.OWN

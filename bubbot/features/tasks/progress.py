@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -115,11 +116,11 @@ def format_progress(state: RunState, definition: TaskDefinition, texts: Texts) -
     )
     nodes = state.by_node
     if len(nodes) > MAX_SHOWN_NODES:
-        counts = {status: sum(node.status == status for node in nodes.values()) for status in MARKS}
+        counts = Counter(node.status for node in nodes.values())
         lines = [
             texts.say("task_progress_count", mark=MARKS[status], count=count, status=texts.say(f"task_status_{status}"))
-            for status, count in counts.items()
-            if count
+            for status in MARKS
+            if (count := counts[status])
         ]
     else:
         lines = [format_node(name, node, definition, texts) for name, node in nodes.items()]

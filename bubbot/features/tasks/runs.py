@@ -47,7 +47,7 @@ from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.progress import ProgressMessages, find_place
 from bubbot.features.tasks.settings import TaskSettings
-from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, begin_run
+from bubbot.features.tasks.state import TASKS_PROJECTION, NodeState, RunState, TasksState, begin_run
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.approvals import ApprovalQuestion
@@ -58,6 +58,7 @@ from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, canonical, timestamp
 from bubbot.tape.fact import Cited
 from bubbot.tape.fork import MergeResult
+from bubbot.tape.provenance import source_of
 from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
 
 log = logging.getLogger(__name__)
@@ -232,11 +233,14 @@ class TaskRuns:
         opened = TaskOpened.of(found[0])
         definition = TaskDefinition.of_json(make.thaw(opened.definition))
         harness = read_harness(definition.harness)
-        work = RunWork(state, definition, opened.description, harness, Monitor(harness), found[0].id)
+        work = RunWork(
+            state, definition, opened.description, harness, Monitor(harness), found[0].id, source_of(found[0])
+        )
         if harness.rules:
             names = RunEventSeen.EVENTS
             query = TapeQuery(tape.name, IdRanges(((found[0].id, None),)), kinds=(Kind.EVENT,), names=names)
             work.load_events((await tape.fetch([query]))[0])
+        work.state = self.state.runs.get(run, state)  # somebody may have ended it meanwhile
         self._works[run] = work
         for old in [each for each in self._works if each not in self._active][:-MAX_CACHED_WORKS]:
             del self._works[old]
@@ -251,21 +255,31 @@ class TaskRuns:
         state = self.find(run)
         if state.session != turn.session:
             raise CommandRefused("task_elsewhere", run=state.run, session=state.session)
-        runs_again = any(accepted.attempts for accepted in turn.inbounds)
-        if state.has_ended and not runs_again:
+        if state.has_ended and not await self.was_ended_by(turn, state):
             raise CommandRefused("task_over", run=state.run, status=state.status)
         try:
             work = await self.open_work(turn, state.run)
         except CommandRefused:
             self._stage(turn, RunChanged(run=state.run, status="lost", reason="task_lost"))
             raise
-        if state.has_ended:  # the turn that ended it was interrupted before anybody was told
-            return RunOutcome(state, *await self._read_result(turn, work))
+        # Either the turn that ended it was interrupted before it told anybody, or somebody cancelled it just now.
+        if work.state.has_ended:
+            return RunOutcome(work.state, *await self._read_result(turn, work))
+        work.is_stopped.clear()
         self._active.add(state.run)
         try:
             return await self._advance(turn, work)
         finally:
             self._active.discard(state.run)
+            work.is_stopped.set()
+
+    async def was_ended_by(self, turn: Turn, state: RunState) -> bool:
+        """Return true if an interrupted attempt of this turn ended a run, so that nobody was told yet."""
+        interrupted = {accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn}
+        if not (interrupted and state.ended):
+            return False
+        (found,) = await self.tape.fetch([TapeQuery(TASKS_TAPE, IdRanges(((state.ended, state.ended),)))])
+        return any(entry.meta.get("turn") in interrupted for entry in found)
 
     async def _advance(self, turn: Turn, work: RunWork) -> RunOutcome:
         graph = TaskGraph(work.definition.schema)
@@ -429,9 +443,11 @@ class TaskRuns:
         if work.is_cancelled.is_set():
             return RunOutcome(self.state.runs[work.run], "")
         nodes = work.state.nodes
-        if any(node.status == "running" for node in nodes):  # it was stopped; the middleware says so
-            return RunOutcome(work.state, "")
-        if not self._is_out_of_time(work):
+        if self._is_out_of_time(work):
+            self._give_up_cut_off(turn, work)
+        else:
+            if any(node.status == "running" for node in nodes):  # it was stopped; the middleware says so
+                return RunOutcome(work.state, "")
             if self._list_ready(work, graph):
                 await self._pass(turn, work)
                 self._follow(turn, work.state)
@@ -444,6 +460,15 @@ class TaskRuns:
                 await self._progress.show(turn, work)
                 return RunOutcome(work.state, "")
         return await self._finish(turn, work)
+
+    def _give_up_cut_off(self, turn: Turn, work: RunWork) -> None:
+        """End the attempts that were cut off, and that no time is left for."""
+        for name, node in work.state.by_node.items():
+            if node.status == "running":
+                fact = NodeChanged(
+                    run=work.run, node=name, status="failed", attempt=node.attempt, reason="task_too_slow"
+                )
+                work.change(turn.tape, fact, turn.now())
 
     async def _pass(self, turn: Turn, work: RunWork) -> None:
         """Mark on the tape how far the run is, for people who look it up."""
@@ -503,15 +528,15 @@ class TaskRuns:
         self._follow(turn, self.state.runs[run])
 
     async def cancel(self, run: str) -> RunState:
-        """End a run now. It is durable when this returns; attempts under way are stopped."""
+        """End a run now. It is durable when this returns, and no attempt is under way any more."""
         state = self.find(run)
         if state.has_ended:
             raise CommandRefused("task_over", run=state.run, status=state.status)
-        stored = await self.tape.append([RunChanged(run=state.run, status="cancelled").to_entry()])
-        await self._projected.follow(stored)
-        await self._projected.write_checkpoint()
+        await self._append(RunChanged(run=state.run, status="cancelled"))
         if (work := self._works.pop(state.run, None)) is not None:
             work.is_cancelled.set()
+            if state.run in self._active:
+                await work.is_stopped.wait()
         after = self.state.runs[state.run]
         await self._progress.end(after, work.definition if work else None)
         return after
@@ -530,14 +555,19 @@ class TaskRuns:
         """Queue a turn for each run with a question that nobody answered in time, or an attempt whose pause is over."""
         now = self._kernel.now()
         for state in [each for each in self.state.runs.values() if not each.has_ended]:
-            due = [node for node in state.nodes if node.status == "waiting" and _is_past(node.until, now)]
-            if due and state.run not in self._active:
+            if state.run not in self._active and _list_due(state, now):
                 await self._queue(state, now)
         await self._projected.write_checkpoint()
 
     async def resume(self, run: str) -> bool:
-        """Queue a turn that goes on with a run; false if its channel does not run here."""
+        """Queue a turn that goes on with a run, also a blocked one; false if its channel does not run here."""
+        if self.find(run).status == "blocked":
+            await self._append(RunChanged(run=run, status="waiting"))
         return await self._queue(self.find(run), self._kernel.now())
+
+    async def _append(self, fact: RunChanged) -> None:
+        await self._projected.follow(await self.tape.append([fact.to_entry()]))
+        await self._projected.write_checkpoint()
 
     async def _queue(self, state: RunState, now: datetime) -> bool:
         fact = state.queued.fact
@@ -569,6 +599,11 @@ def read_run(name: str) -> str:
 def list_waiting(state: RunState) -> Mapping[str, str]:
     """Return the questions of a run that wait for an answer, by node."""
     return {name: node.approval for name, node in state.by_node.items() if node.status == "waiting" and node.approval}
+
+
+def _list_due(state: RunState, now: datetime) -> list[NodeState]:
+    """Return the nodes whose moment has come: a pause is over, or nobody answered in time."""
+    return [node for node in state.nodes if node.status == "waiting" and _is_past(node.until, now)]
 
 
 def _was_cut_off(work: RunWork) -> bool:

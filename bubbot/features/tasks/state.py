@@ -75,6 +75,7 @@ class RunState(Struct, array_like=True, frozen=True):
         changed: when it changed last, ISO 8601 in UTC.
         tokens: what its attempts used.
         seconds: how long they took.
+        ended: the fact with which it ended; 0 for none.
     """
 
     queued: Cited[RunQueued]
@@ -86,6 +87,7 @@ class RunState(Struct, array_like=True, frozen=True):
     verdicts: VerdictCounts = VerdictCounts()
     tokens: int = 0
     seconds: float = 0.0
+    ended: int = 0
 
     @property
     def run(self) -> str:
@@ -116,7 +118,8 @@ class RunState(Struct, array_like=True, frozen=True):
         """Return the state after a fact; `number` is the id of its entry."""
         if isinstance(fact, RunChanged):
             verdicts = self.verdicts if fact.verdicts is UNSET else fact.verdicts
-            changed = replace(self, status=fact.status, reason=fact.reason or "", verdicts=verdicts)
+            ended = number if fact.status in ENDED else 0
+            changed = replace(self, status=fact.status, reason=fact.reason or "", verdicts=verdicts, ended=ended)
         else:
             names = self.queued.fact.nodes
             if fact.node not in names:

@@ -14,10 +14,11 @@ from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.facts import TASKS_TAPE, NodeChanged, RunChanged, RunEventSeen
 from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.harness.feature_files import Harness
-from bubbot.features.tasks.harness.monitor import Monitor
+from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from bubbot.features.tasks.state import NodeState, RunState
-from bubbot.tape.entry import TapeEntry, canonical, timestamp
+from bubbot.tape.entry import TapeEntry, canonical, thaw, timestamp
 from bubbot.tape.fork import ForkedTape
+from bubbot.tape.provenance import Source
 
 
 @dataclass
@@ -31,12 +32,14 @@ class RunWork:
         harness: its rules.
         monitor: judges what happens.
         opened_at: the entry of its sources on the tape of its chat.
+        source: whose words the description is.
         last_event: the number of the last event.
         entries: the entries of events, by number, as far as they are durable.
         repeatable: what cut-off attempts did, by node and attempt: if the attempt goes on, it does so again, and it is no
             second event.
         running: the tokens that the attempts under way in this process have used, by node.
         is_cancelled: set once somebody ended the run.
+        is_stopped: set once no attempt is under way any more.
     """
 
     state: RunState
@@ -45,11 +48,13 @@ class RunWork:
     harness: Harness
     monitor: Monitor
     opened_at: int
+    source: Source = Source.OWN
     last_event: int = 0
     entries: dict[int, int] = field(default_factory=dict)
     repeatable: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
     is_cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    is_stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _counted_until: float = 0.0
 
     @property
@@ -84,28 +89,32 @@ class RunWork:
         """Take in the events of earlier turns, and those of attempts that were cut off."""
         seen = [(fact, entry.id) for entry in entries if (fact := RunEventSeen.try_of(entry)) and fact.run == self.run]
         for fact, number in sorted(seen, key=lambda pair: pair[0].number):
-            self.monitor.record(RunEvent(fact.number, fact.time, fact.kind, fact.name, fact.node, fact.fields))  # type: ignore[arg-type]
+            self.monitor.record(RunEvent(fact.number, fact.time, fact.kind, fact.name, fact.node, thaw(fact.fields)))  # type: ignore[arg-type]
             self.last_event = max(self.last_event, fact.number)
             self.entries[fact.number] = number
             if fact.node and (node := self.find_node(fact.node)).status == "running" and node.attempt == fact.attempt:
                 made = self.repeatable.setdefault((fact.node, fact.attempt), Counter())
-                made[_identify(fact.kind, fact.name, fact.fields)] += 1
+                made[_identify(fact.kind, fact.name, thaw(fact.fields))] += 1
 
     def make_event(self, kind: Any, name: str, node: str, now: datetime, values: Mapping[str, Any]) -> RunEvent:
         """Make the event that would come next."""
         return RunEvent(self.last_event + 1, now.timestamp(), kind, name, node, values)
 
+    def judge(self, event: RunEvent, attempt: int) -> Sequence[RuleVerdict]:
+        """Return the rules that an event would violate; none for what the same attempt did before it was cut off."""
+        return () if self.repeats(event, attempt) else self.monitor.judge(event)
+
     def repeats(self, event: RunEvent, attempt: int) -> bool:
-        """Return true, once, for what the same attempt did before it was cut off."""
-        made, identity = self.repeatable.get((event.node, attempt)), _identify(event.kind, event.name, event.values)
-        if not made or not made[identity]:
-            return False
-        made[identity] -= 1
-        return True
+        """Return true for what the same attempt did before it was cut off, and has not done again yet."""
+        made = self.repeatable.get((event.node, attempt))
+        return bool(made and made[_identify(event.kind, event.name, event.values)])
 
     async def record(self, tape: ForkedTape, event: RunEvent, attempt: int = 0) -> None:
         """Record an event, in the monitor and on a fork, unless there are no rules to judge it."""
-        if not self.harness.rules or self.repeats(event, attempt):
+        if not self.harness.rules:
+            return
+        if self.repeats(event, attempt):
+            self.repeatable[event.node, attempt][_identify(event.kind, event.name, event.values)] -= 1
             return
         self.monitor.record(event)
         self.last_event = event.number
