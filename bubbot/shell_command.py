@@ -391,6 +391,7 @@ class Command(CommandSyntax):
         on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
             None: an error does.
         is_answered_without_home: it only reads, and answers in a home where no bot ever ran from an empty one.
+        begins_home: in such a home the bot answers a comma command first, so that there is one.
         question: returns what a shell asks before it runs the command, or an empty text; it only reads. The option
             `--yes` does not ask.
         progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`; the unit is
@@ -409,6 +410,7 @@ class Command(CommandSyntax):
     needs_home: bool = True
     on_missing_home: Callable[[Any, Any], CommandResult] | None = None
     is_answered_without_home: bool = False
+    begins_home: bool = False
     question: RunCommand | None = None
     progress: tuple[str, str] | None = None
     typed: tuple[str, ...] = ()

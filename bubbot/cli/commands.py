@@ -20,6 +20,7 @@ from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, 
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
 from bubbot.formatting import replace_controls
+from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.server.client import connect, run_on_home
 from bubbot.server.protocol import JsonObject, decode, encode
@@ -138,6 +139,10 @@ def _show_progress(setup: CommandSetup, command: Command, arguments: Args) -> Ab
     return show_progress(label.format_map(dump_args(arguments)), unit, plain=setup.is_plain)
 
 
+FIRST_SESSION, FIRST_COMMAND = f"{TERMINAL_CHANNEL}:default", ",help"
+"""What makes a home that a command needs: a command that changes nothing, in the chat of a terminal."""
+
+
 async def read(
     setup: CommandSetup,
     command: Command,
@@ -164,6 +169,9 @@ async def read(
             )
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
+        if command.begins_home and type_command is not None and not setup.home.has_database:
+            await type_command(FIRST_SESSION, FIRST_COMMAND, "")
+            return await read(setup, replace(command, begins_home=False), arguments, on_progress, type_command)
         is_answered = command.is_answered_without_home or command.on_missing_home is not None
         if not is_answered or setup.home.has_database:
             raise

@@ -19,7 +19,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.tape.entry import JsonObject
 from tests.docs.pages import ROOT, blocks
 from tests.e2e import forked
-from tests.e2e.bot import environment, run, sentence
+from tests.e2e.bot import environment, run
 from tests.family import OWNER, Family, family
 from tests.web_servers import Site, client, serving
 
@@ -72,12 +72,14 @@ def test_nothing_is_wrong_with_an_example(home: Path, name: str) -> None:
     assert re.fullmatch(rf"{name} can run: \d steps, \d rules\.\n", done.stdout.decode())
 
 
-def test_in_a_home_without_a_database_a_run_names_what_to_do_first(tmp_path: Path) -> None:
+def test_a_run_begins_a_home_in_which_no_bot_ever_ran(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    shutil.copytree(EXAMPLES / "release", home / "tasks" / "release")
-    done = run(home, "task", "run", "release")
-    assert done.returncode == 4
-    assert sentence(done).endswith("talk to the bot once with bubbot chat")
+    folder = home / "tasks" / "hello"
+    folder.mkdir(parents=True)
+    (folder / "task.toml").write_text('[nodes.hello]\nprompt = "Say hello."\n', encoding="utf-8")
+    done = run(home, "task", "run", "hello")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "Say hello." in done.stdout.decode()
 
 
 def test_a_release_is_published_after_a_yes_and_not_before(home: Path) -> None:

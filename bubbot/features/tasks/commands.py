@@ -589,4 +589,6 @@ COMMANDS = make_group(
     "Run tasks: graphs of steps under a contract. A task is a folder of `tasks` in the home, with its steps, its rules and what "
     "the bot must and must not do.",
     help_line="run tasks: steps under a contract",
+    run={"begins_home": True},
+    new={"begins_home": True},
 )

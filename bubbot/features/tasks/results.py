@@ -139,7 +139,7 @@ class TaskList(Struct, frozen=True):
     def describe(self, caller: Caller) -> str:
         """Write a line for each."""
         texts = caller.result_texts
-        lines = [_say_row(row, texts) for row in self.tasks] or [texts.say("TaskRow.none")]
+        lines = [_say_row(row, texts) for row in self.tasks] or [texts.say_on(caller.surface, "TaskRow.none")]
         return "\n".join([*lines, *(_say_run(row, caller) for row in self.runs)])
 
 
@@ -402,4 +402,4 @@ class TaskWritten(Struct, frozen=True):
         """Say which files there are, and what has to be answered first."""
         name = "TaskWritten.asked" if self.question else "TaskWritten.written"
         files = ", ".join(self.files)
-        return self.problem or caller.result_texts.say(name, task=self.task, question=self.question, files=files)
+        return self.problem or caller.result_texts.say_on(caller.surface, name, task=self.task, question=self.question, files=files)

@@ -40,9 +40,9 @@ prompt = "Sum up the points in two sentences, for people in a hurry."
         "config.toml": "most = 5\n",
         "scripts/rules.feature": """Feature: What this task must and must not do
 
-  Scenario: It remembers nothing
-    When tool "memory.save" is called
-    Then it is refused
+  Scenario: It sums up what it gathered
+    When node summary starts
+    Then the artifact of gather exists
 """,
     }
 )
