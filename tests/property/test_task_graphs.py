@@ -128,6 +128,7 @@ def definitions(draw: st.DrawFn) -> TaskDefinition:
 def test_a_definition_comes_back_equal_from_a_tape(definition: TaskDefinition) -> None:
     text = encode(definition.to_json())
     back = TaskDefinition.of_json(freeze(json.loads(text)))
+    assert TaskDefinition.of_text(definition.to_text()) == back
     assert back == definition
     assert (back.digest, encode(back.to_json())) == (definition.digest, text)
 

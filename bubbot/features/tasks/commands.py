@@ -47,7 +47,7 @@ from bubbot.ports.channel import TASK_ORIGIN, TERMINAL_CHANNEL, Role
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext, TypeCommand, write_keyed
 from bubbot.tape import entry as make
-from bubbot.tape.entry import Kind, canonical, text_field, thaw
+from bubbot.tape.entry import Kind, canonical, text_field
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import most_foreign, stamp_of
@@ -418,7 +418,7 @@ class TaskCommands:
             judged = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=RuleJudged.EVENTS, newest=True, limit=500)
             found, verdicts = await tape.fetch([query, judged])
             if found and not found[0].erased:
-                definition = TaskDefinition.of_json(thaw(TaskOpened.of(found[0]).definition))
+                definition = TaskDefinition.of_text(TaskOpened.of(found[0]).definition)
             for entry in reversed(verdicts):
                 judgement = RuleJudged.try_of(entry)
                 if judgement is not None and judgement.run == state.run:

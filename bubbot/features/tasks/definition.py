@@ -6,6 +6,7 @@ Everything that reads a folder blocks; call it in a thread.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
@@ -22,7 +23,7 @@ from msgspec import Struct
 from bubbot.features.tasks.config import HOME, PRODUCT, TASK, ConfigValue, layer_config
 from bubbot.features.tasks.schema import NODE_NAME, NODE_NAME_FORM, SCHEMA_FILE, TaskSchema, parse_schema
 from bubbot.features.tasks.sources import DefinitionInvalid, Problem, read_toml, show_value
-from bubbot.tape.entry import JsonObject, canonical, thaw
+from bubbot.tape.entry import JsonObject, canonical, encode, thaw
 
 CONFIG_FILE = "config.toml"
 SCRIPTS_FOLDER = "scripts"
@@ -61,6 +62,19 @@ class TaskDefinition(Struct, frozen=True, kw_only=True, dict=True):
         """Return it as a JSON object, from which `of_json` makes an equal one."""
         made: dict[str, Any] = msgspec.to_builtins(self)
         return made
+
+    def to_text(self) -> str:
+        """Return it as JSON, from which `of_text` makes an equal one."""
+        return encode(self.to_json())
+
+    @classmethod
+    def of_text(cls, text: str) -> TaskDefinition:
+        """Read what `to_text` made; see `of_json`. Raise `DefinitionInvalid`."""
+        try:
+            value = json.loads(text)  # unlike msgspec it reads whole numbers of any size
+        except ValueError as error:
+            raise DefinitionInvalid([Problem("snapshot", f"it is not JSON: {error}")]) from error
+        return cls.of_json(value)
 
     @classmethod
     def of_json(cls, value: JsonObject) -> TaskDefinition:

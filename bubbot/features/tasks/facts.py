@@ -126,7 +126,8 @@ class TaskOpened(Fact):
     """What a run does: the four sources, as they were when it began. It is on the tape of its chat; the key is `task:` and the run.
 
     Attributes:
-        definition: schema, config and harness of the task, as `TaskDefinition.to_json` writes them.
+        definition: schema, config and harness of the task, as `TaskDefinition.to_text` writes them: one text, since each turn of a
+            run reads the fact, and a value of many nodes takes long to read.
         description: what people want of this run.
         by: the numeric id of the person for whom it runs.
     """
@@ -134,7 +135,7 @@ class TaskOpened(Fact):
     EVENTS = ("task/opened",)
     PERSONAL: ClassVar[PersonalFields] = MappingProxyType({"by": ("description",)})
     run: str
-    definition: Mapping[str, Any]
+    definition: str
     description: str
     by: PersonId
 

@@ -29,7 +29,7 @@ from bubbot.features.tasks.state import MARKS, TASKS_PROJECTION, NodeState, RunS
 from bubbot.formatting import cell_width
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
-from bubbot.tape.entry import Kind, TapeEntry, text_field, thaw
+from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.fact import Fact
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
@@ -308,7 +308,7 @@ async def _read_opened(chat: TapeHandle, run: str) -> tuple[int, TaskOpened | No
 
 def _read_definition(opened: TaskOpened | None) -> TaskDefinition | None:
     try:
-        return TaskDefinition.of_json(thaw(opened.definition)) if opened else None
+        return TaskDefinition.of_text(opened.definition) if opened else None
     except DefinitionInvalid:  # of another version
         return None
 

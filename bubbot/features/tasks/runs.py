@@ -53,7 +53,6 @@ from bubbot.features.tasks.work import RunWork
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import TASK_ORIGIN, Inbound, Sender
 from bubbot.ports.turn import Turn
-from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, canonical, timestamp
 from bubbot.tape.fact import Cited
@@ -184,7 +183,7 @@ class TaskRuns:
             tuple(kept),
             "" if turn.works_for_person else turn.cause,
         )
-        opened = TaskOpened(queued.run, definition.to_json(), description, turn.sender.id)
+        opened = TaskOpened(queued.run, definition.to_text(), description, turn.sender.id)
         state = {"run": queued.run, "task": queued.task, "phase": "task", "owner": "human"}
         await turn.tape.append([opened.to_entry(key=opened_key(queued.run)), anchor(TASK_BEGAN, state, window=False)])
         turn.tape.stage(TASKS_TAPE, [queued.to_entry(key=f"queued:{queued.run}")])
@@ -231,7 +230,7 @@ class TaskRuns:
         if work is not None and work.state.revision == state.revision and not _was_cut_off(work):
             return work
         opened = TaskOpened.of(found[0])
-        definition = TaskDefinition.of_json(make.thaw(opened.definition))
+        definition = TaskDefinition.of_text(opened.definition)
         harness = read_harness(definition.harness)
         work = RunWork(
             state, definition, opened.description, harness, Monitor(harness), found[0].id, source_of(found[0])
