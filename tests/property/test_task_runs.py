@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -31,6 +31,8 @@ from tests.turns import HOME
 
 CONTRACT = {"type": "object", "required": ["made"], "properties": {"made": {"type": "integer"}}}
 MAX_ROUNDS = 40
+EXAMPLES = min(settings().max_examples, 200)
+"""Each example is a whole run or two, so the proof has fewer of them than others."""
 ANCHORS = ("task/", "dag.node/")
 
 
@@ -102,6 +104,7 @@ def tasks_tape(store: TapeStore) -> TapeService:
     return TapeService(store, TASKS_TAPE, now=SteppingClock(), new_id=CountingIds())
 
 
+@settings(max_examples=EXAMPLES)
 @given(trips())
 def test_a_node_begins_after_its_parents_and_is_shown_only_artifacts_that_fit(trip: Trip) -> None:
     async def work() -> None:
@@ -125,6 +128,7 @@ def test_a_node_begins_after_its_parents_and_is_shown_only_artifacts_that_fit(tr
     play(work)
 
 
+@settings(max_examples=EXAMPLES)
 @given(trips(), st.integers(1, 6))
 def test_the_state_is_what_the_tape_says_from_its_beginning_and_from_a_checkpoint(trip: Trip, every: int) -> None:
     async def work() -> None:
@@ -171,6 +175,7 @@ class AnchorlessStore:
         return shown
 
 
+@settings(max_examples=EXAMPLES)
 @given(trips())
 def test_without_any_anchor_a_run_is_as_far_and_goes_on_to_the_same_end(trip: Trip) -> None:
     async def work() -> None:
@@ -191,6 +196,7 @@ def test_without_any_anchor_a_run_is_as_far_and_goes_on_to_the_same_end(trip: Tr
     play(work)
 
 
+@settings(max_examples=EXAMPLES)
 @given(trips(), st.data())
 def test_running_a_part_again_makes_the_same_of_it_and_keeps_the_rest(trip: Trip, data: st.DataObject) -> None:
     start = data.draw(st.sampled_from(sorted(trip.schema.nodes)))
@@ -212,6 +218,7 @@ def test_running_a_part_again_makes_the_same_of_it_and_keeps_the_rest(trip: Trip
     play(work)
 
 
+@settings(max_examples=EXAMPLES)
 @given(trips(), st.integers(1, 8))
 def test_a_run_that_was_stopped_and_resumed_makes_the_same_as_one_that_was_not(trip: Trip, at: int) -> None:
     async def work() -> None:
