@@ -20,13 +20,13 @@ from bubbot.features.tasks.commands import TaskCommands
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.facts import TASKS_TAPE
 from bubbot.features.tasks.library import TaskLibrary
-from bubbot.features.tasks.runs import JOB_ORIGIN, TaskRuns
+from bubbot.features.tasks.runs import TaskRuns
 from bubbot.features.tasks.schema import TaskSchema
 from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.source import TaskTurns
 from bubbot.features.tasks.state import RunState
 from bubbot.gateway.directory import ChannelDirectory
-from bubbot.ports.channel import TASK_ORIGIN, Role
+from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, Role
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.turn import Turn
 from bubbot.tape.projection import ProjectionRunner
@@ -179,7 +179,7 @@ async def running_tasks(
     tasks = Feature(
         name="tasks",
         tools=make_tools(TaskCommands, lambda: commands, task_resume={"is_parallel": True}),
-        sources={TASK_ORIGIN: turns, JOB_ORIGIN: turns},
+        sources={TASK_ORIGIN: turns, JOB_TASK_ORIGIN: turns},
         traces=(TASKS_TAPE,),
         around_turn=(turns.around_turn,),
         around_model=(runs.nodes.around_model,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bubbot.errors import TurnTimeout
+from bubbot.ports.channel import Inbound
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.router import InputRouter
 from bubbot.runtime.runner import ModelRunner
@@ -21,6 +22,10 @@ class AgentLoop:
     def __init__(self, router: InputRouter, runner: ModelRunner) -> None:
         self._router = router
         self.runner = runner
+
+    def stops_tasks(self, inbound: Inbound) -> bool:
+        """See `InputRouter.stops_tasks`."""
+        return self._router.stops_tasks(inbound)
 
     async def run(self, turn: Turn) -> TurnOutcome:
         """Answer the turn's inbounds. Raise the error that ended it early; the session records it."""

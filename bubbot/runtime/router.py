@@ -127,6 +127,13 @@ class InputRouter:
                 routed.ask_model = routed.ask_model or outcome.rerun
         return routed
 
+    def stops_tasks(self, inbound: Inbound) -> bool:
+        """Return true for a command that a person types and that waits for no turn with which a task goes on."""
+        if not (inbound.is_typed and holds_command(inbound)):
+            return False
+        name = _read_name(inbound.text)
+        return any(tool.stops_tasks and name in tool.names for tool in self._toolbox)
+
     async def run_command(self, turn: Turn, line: str) -> CommandOutcome:
         """Run one command and record it as a `command` event."""
         started, effect = self._elapsed(), EffectRun()

@@ -28,6 +28,7 @@ from bubbot.middleware import AroundTurn, wrap
 from bubbot.ports.agents import Agent, AgentDirectory, OnlyTheBot, writer_of
 from bubbot.ports.channel import (
     AGENT_ORIGIN,
+    JOB_TASK_ORIGIN,
     TASK_ORIGIN,
     ButtonSet,
     Deletion,
@@ -193,6 +194,8 @@ class SessionRuntime:
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound; the future completes with its turn. The caller ensures that `drain` runs."""
+        if self._is_in_task and self._deps.loop.stops_tasks(accepted.inbound):
+            self.stop()
         counted = accepted.after_interruption(self._interrupted.get(accepted.id, ""))
         waiting = QueuedMessage(counted, asyncio.get_running_loop().create_future())
         self._queue.add(waiting)
@@ -211,6 +214,12 @@ class SessionRuntime:
     def is_answering_person(self) -> bool:
         """True if a turn is running with which neither an agent asks another one nor a task goes on."""
         return any(message.accepted.inbound.origin not in (AGENT_ORIGIN, TASK_ORIGIN) for message in self._current)
+
+    @property
+    def _is_in_task(self) -> bool:
+        """True if a turn is running with which a task goes on."""
+        origins = {message.accepted.inbound.origin for message in self._current}
+        return bool(origins) and origins <= {TASK_ORIGIN, JOB_TASK_ORIGIN}
 
     @property
     def queue_length(self) -> int:

@@ -37,13 +37,13 @@ from bubbot.features.tasks.results import (
     TaskRow,
     TaskWritten,
 )
-from bubbot.features.tasks.runs import JOB_ORIGIN, TaskRuns
+from bubbot.features.tasks.runs import TaskRuns
 from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.sources import DefinitionInvalid
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.writing import EXAMPLE_FILES, TaskWriter
-from bubbot.ports.channel import TASK_ORIGIN, TERMINAL_CHANNEL, Role
+from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, TERMINAL_CHANNEL, Role
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext, TypeCommand, write_keyed
 from bubbot.tape import entry as make
@@ -293,7 +293,7 @@ class TaskCommands:
             return RunChange(state.run, task, state.status, text if is_queued else "")
         if state.has_ended and not caller.turn.is_typed and not await runs.was_ended_by(caller.turn, state):
             return RunChange(state.run, task, state.status)  # it was cancelled, or somebody was faster
-        if state.status == "blocked" and caller.turn.origin in (TASK_ORIGIN, JOB_ORIGIN):
+        if state.status == "blocked" and caller.turn.origin in (TASK_ORIGIN, JOB_TASK_ORIGIN):
             return RunChange(state.run, task, state.status)  # only people resume it: it may end the process each time
         outcome = await runs.advance(caller.turn, state.run)
         text = self._outcome_text(caller, outcome)

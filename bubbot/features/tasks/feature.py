@@ -14,12 +14,12 @@ from bubbot.features.tasks.commands import TaskCommands
 from bubbot.features.tasks.facts import TASKS_TAPE
 from bubbot.features.tasks.health import task_health
 from bubbot.features.tasks.library import TaskLibrary, product_layer
-from bubbot.features.tasks.runs import JOB_ORIGIN, TaskRuns
+from bubbot.features.tasks.runs import TaskRuns
 from bubbot.features.tasks.schema import DAY_SECONDS
 from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.source import TaskTurns
 from bubbot.features.tasks.writing import TaskWriter
-from bubbot.ports.channel import TASK_ORIGIN
+from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN
 from bubbot.settings.loader import Settings
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -28,6 +28,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "task_run": {"is_rare": True, "is_parallel": True},
         "task_rerun": {"is_parallel": True},
         "task_resume": {"is_parallel": True, "timeout": float(2 * DAY_SECONDS)},
+        "task_cancel": {"stops_tasks": True},
         "task_new": {"timeout": 600.0},
         "task_status": {"is_rare": True},
         "task_list": {"is_rare": True},
@@ -64,7 +65,7 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
             name="tasks",
             tools=[replace(tool, for_model=tool.for_model and has_tasks) for tool in tools],
             services=(commands,),
-            sources={TASK_ORIGIN: turns, JOB_ORIGIN: turns},
+            sources={TASK_ORIGIN: turns, JOB_TASK_ORIGIN: turns},
             traces=(TASKS_TAPE,),
             around_turn=(turns.around_turn,),
             around_model=(runs.nodes.around_model,),

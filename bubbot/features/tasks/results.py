@@ -402,4 +402,6 @@ class TaskWritten(Struct, frozen=True):
         """Say which files there are, and what has to be answered first."""
         name = "TaskWritten.asked" if self.question else "TaskWritten.written"
         files = ", ".join(self.files)
-        return self.problem or caller.result_texts.say_on(caller.surface, name, task=self.task, question=self.question, files=files)
+        return self.problem or caller.result_texts.say_on(
+            caller.surface, name, task=self.task, question=self.question, files=files
+        )

@@ -51,7 +51,7 @@ from bubbot.features.tasks.state import TASKS_PROJECTION, NodeState, RunState, T
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.approvals import ApprovalQuestion
-from bubbot.ports.channel import TASK_ORIGIN, Inbound, Sender
+from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, Inbound, Sender
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, canonical, timestamp
@@ -62,8 +62,6 @@ from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
 
 log = logging.getLogger(__name__)
 
-JOB_ORIGIN = "task/job"
-"""The origin of an inbound with which a chat goes on with a run that a job began: nobody is there."""
 RUN_ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Characters of the names of runs: none looks like another one."""
 RUN_LENGTH = 5
@@ -206,7 +204,7 @@ class TaskRuns:
 
     def _follow(self, turn: Turn, state: RunState) -> None:
         """Let the chat go on with the run in a turn of its own, accepted with the merge of this one."""
-        origin = TASK_ORIGIN if state.queued.fact.has_person else JOB_ORIGIN
+        origin = TASK_ORIGIN if state.queued.fact.has_person else JOB_TASK_ORIGIN
         key, first = f"task:{state.run}:{state.revision}:{state.done}", turn.inbounds[0].inbound
         turn.following.append(
             first.follow_up(
@@ -581,7 +579,7 @@ class TaskRuns:
             thread=place.thread,
             direct=fact.direct,
             space=fact.space,
-            origin=TASK_ORIGIN if fact.has_person else JOB_ORIGIN,
+            origin=TASK_ORIGIN if fact.has_person else JOB_TASK_ORIGIN,
         )
         try:
             await self._kernel.accept(inbound, {})

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bubbot.command import TERMINAL
 from bubbot.features.tasks.facts import TASKS_TAPE, RunChanged
-from bubbot.features.tasks.runs import JOB_ORIGIN, TaskRuns, read_run
+from bubbot.features.tasks.runs import TaskRuns, read_run
 from bubbot.middleware import CallNext
-from bubbot.ports.channel import TASK_ORIGIN, Inbound, Outbound, Role
+from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, Inbound, Outbound, Role
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.tape.entry import TapeEntry
@@ -49,7 +49,7 @@ class TaskTurns:
             return await call_next(turn)
         inbound = turn.inbounds[0].inbound
         is_given_up = max(accepted.attempts for accepted in turn.inbounds) >= MAX_ATTEMPTS
-        if is_given_up and inbound.origin in (TASK_ORIGIN, JOB_ORIGIN) and state.done > _read_done(inbound):
+        if is_given_up and inbound.origin in (TASK_ORIGIN, JOB_TASK_ORIGIN) and state.done > _read_done(inbound):
             self._runs.follow(turn, run)
             return TurnOutcome("silent", "")
         outcome = await call_next(turn)

@@ -48,6 +48,8 @@ APPROVAL_ORIGIN = "approval"
 """The origin of an inbound that continues a chat after a person has said yes or no."""
 TASK_ORIGIN = "task"
 """The origin of an inbound with which a chat goes on with the run of a task that a person began."""
+JOB_TASK_ORIGIN = "task/job"
+"""The same of a run that a job began: nobody is there."""
 
 
 class Sender(Struct, frozen=True, forbid_unknown_fields=True):

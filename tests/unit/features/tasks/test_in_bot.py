@@ -314,6 +314,18 @@ class TestStopping:
             (sent,) = await bench.say(f",task.resume {bench.run.run}")
             assert "cancelled" in sent
 
+    async def test_a_run_is_cancelled_from_its_own_chat_while_a_node_works(self, tmp_path: Path) -> None:
+        write_task(tmp_path, "one", self.SCHEMA)
+        shop = Shop()
+        async with tasks(tmp_path, model_of(only=self.STEPS), tools=shop.tools) as bench:
+            run = asyncio.create_task(bench.say(",task.run one"))
+            await shop.arrived.wait()
+            async with asyncio.timeout(WAIT):
+                await bench.say(f",task.cancel {bench.run.run}")
+            await run
+            assert bench.run.status == "cancelled"
+            assert "Over." not in bench.bot.channel.texts
+
     async def test_a_run_is_lost_with_the_tape_of_its_chat(self, tmp_path: Path) -> None:
         write_task(tmp_path, "gate", GATE)
         async with tasks(tmp_path, model_of(draft="the draft", publish="Published."), tools=Shop().tools) as bench:
