@@ -10,7 +10,7 @@ import pytest
 from tests.e2e import forked
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "__init__.py")
 LONGEST = 60
 PROMISE = "# prints: "
 STRICTLY = (

@@ -23,6 +23,14 @@ async def answer(server: Server, chat: Gathering, text: str, who: User | None = 
     return texts(chat)[before]
 
 
+async def read_help(server: Server, chat: Gathering) -> str:
+    """Return the whole help, which takes more than one message."""
+    before = len(texts(chat))
+    chat.say("/help all")
+    await server.until(lambda: any("/help NAME tells more" in text for text in texts(chat)[before:]))
+    return "\n".join(texts(chat)[before:])
+
+
 async def test_commands_and_rights_of_people_on_telegram(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with Server(limits=None, conflict_pause=0.1, privacy=False) as server:
@@ -31,7 +39,7 @@ async def test_commands_and_rights_of_people_on_telegram(tmp_path: Path) -> None
         hers, his, new = server.private(ada), server.private(bob), server.private(eve)
         family = server.supergroup("Family", [ada, bob])
         async with running(home) as daemon:
-            owner = await answer(server, hers, "/help all")
+            owner = await read_help(server, hers)
             assert "/memory_save – Replace what I remember" in owner
             assert "/access_approve – Let the person with a code in" in owner
             assert "/quit" not in owner
@@ -54,7 +62,7 @@ async def test_commands_and_rights_of_people_on_telegram(tmp_path: Path) -> None
             done = await answer(server, hers, f"/access_approve {code[1]}")
             assert done.startswith(f"Done: {bob.id} (Bob), member on telegram.")
             await server.until(lambda: len(texts(his)) == 3)  # he is told, and answered
-            member = await answer(server, his, "/help all")
+            member = await read_help(server, his)
             assert "/remind" in member
             assert "/access" not in member
             assert "For admins" not in member

@@ -18,6 +18,7 @@ from tests.docs.json_pages import FOLDER, file_name, results
 from tests.e2e import bot, inside
 from tests.e2e.test_control import daemon, sockets
 from tests.raw import tamper
+from tests.tasks import write_task
 
 __all__ = ["sockets"]
 CONFIG = """
@@ -82,6 +83,15 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access group": ("access", "group", "telegram", "-1001", "everybody"),
     "access grant-reading": ("access", "grant-reading", "telegram:42", "default"),
     "access readings": ("access", "readings"),
+    "task new": ("task", "new", "notes"),
+    "task check": ("task", "check", "notes"),
+    "task list": ("task", "list"),
+    "task run": ("task", "run", "tea"),
+    "task status": ("task", "status"),
+    "task graph": ("task", "graph", "7KQ2M"),
+    "task resume": ("task", "resume", "7KQ2M"),
+    "task cancel": ("task", "cancel", "7KQ2M"),
+    "task rerun": ("task", "rerun", "7KQ2M", "--from", "a"),
     "view add": ("view", "add", "default", "telegram:42"),
     "view list": ("view", "list"),
     "view remove": ("view", "remove", "default", "telegram:42"),
@@ -107,9 +117,9 @@ RUNS: dict[str, tuple[str, ...]] = {
 }
 """Each command that has a schema, in an order in which each finds what it needs in a used home."""
 REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
-           "restore empty", "restore accept-loss"}  # fmt: skip
+           "restore empty", "restore accept-loss", "task graph", "task resume", "task cancel", "task rerun"}  # fmt: skip
 """They need a person who wrote, a running bot, a missing or shorter database (tests/e2e/test_backup.py), or a card:
-tests/unit/features/approvals/test_turns.py runs those with one."""
+tests/unit/features/approvals/test_turns.py runs those with one; a test below runs those of a run with one."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",
                 "access readings", "access audits", "access history", "access consents", "access forgotten",
@@ -151,6 +161,7 @@ def used_home(folder: Path) -> Path:
     (home / "config.toml").write_text(CONFIG)
     (home / "config.toml").chmod(0o600)
     (folder / "page.md").write_text("Likes green tea.\n")
+    write_task(home, "tea", '[nodes.a]\nprompt = "tea?"\n')
     told = bot.run(home, "chat", lines=["tea?", ",remind name=tea in 9h: tea", ",handoff topic tea", "茶", BRANCHES])
     assert told.returncode == 0, told.stderr
     assert inside.run(home, "ask", "--session", "gone", "hello").returncode == 0
@@ -189,6 +200,17 @@ def test_on_a_used_home_every_command_has_a_result(home: Path) -> None:
         done = inside.run(home, *words, "--json")
         values = check(command, done)
         assert bool(values) == (command not in REFUSED), (command, done.stderr.decode())
+
+
+def test_commands_about_a_run_have_results(home: Path) -> None:
+    (begun,) = check("task run", inside.run(home, *RUNS["task run"], "--json"))
+    run = begun["run"]
+    assert begun["status"] == "succeeded"
+    for command in ("task status", "task graph", "task resume"):
+        (value,) = check(command, inside.run(home, *command.split(), run, "--json"))
+        assert run in json.dumps(value), command
+    (again,) = check("task rerun", inside.run(home, "task", "rerun", run, "--from", "a", "--json"))
+    assert (again["status"], again["run"] == run) == ("succeeded", False)
 
 
 @pytest.mark.sampled(3)

@@ -14,6 +14,7 @@ from tests.command_line import walk
 from tests.docs.pages import ROOT
 from tests.e2e import bot, inside
 from tests.e2e.terminal import Terminal
+from tests.tasks import write_task
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b2J\x9d0;t\x9c\u202etxt.exe\u2066\u200e\x08\x7f\x00"
 """Writes the clipboard, clears the screen, renames the window (C0 and C1), turns the direction of the text."""
@@ -79,6 +80,20 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "access revoke": [("access", "revoke", "telegram\x9b", "42")],
     "access readings": [("access", "readings")],
     "access grant-reading": [("access", "grant-reading", "telegram\x9b:4", "evil\x1b[2J")],
+    "task new": [("task", "new", "evil\x1b[2J"), ("task", "new", "tea", "\x9b:4")],
+    "task check": [("task", "check", "evil"), ("task", "check", "tea\x1b[2J")],
+    "task list": [("task", "list"), ("task", "list", "--json")],
+    "task run": [
+        ("task", "run", "evil"),
+        ("task", "run", "tea", "\x1b[2J\u202e", "--chat", "evil"),
+        ("task", "run", "tea", "--chat", "telegram:\x9b4"),
+        ("task", "run", "tea", "--with", "\x1b[2J=\x9b"),
+    ],
+    "task status": [("task", "status"), ("task", "status", "\x1b[2J"), ("task", "status", "--json")],
+    "task graph": [("task", "graph", "\x1b[2J")],
+    "task resume": [("task", "resume", "\x9b2J")],
+    "task cancel": [("task", "cancel", "\x9b2J")],
+    "task rerun": [("task", "rerun", "\x1b[2J", "--from", "\x9b2J")],
     "view add": [("view", "add", "evil\x1b[2J", "telegram\x9b:4")],
     "view list": [("view", "list"), ("view", "list", "evil\x1b[2J")],
     "view remove": [("view", "remove", "evil\x9b", "telegram:4")],
@@ -160,6 +175,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         done = inside.run(path, "tape", "import", file.name, "--session", name)
         assert done.returncode == 0, done.stderr
+    write_task(path, "evil", f"[nodes.a]\nprompt = {json.dumps(EVIL)}\nnodes = {json.dumps(EVIL)}\n")
+    write_task(
+        path, "tea", f"title = {json.dumps(EVIL)}\n[nodes.a]\ntitle = {json.dumps(EVIL)}\nprompt = {json.dumps(EVIL)}\n"
+    )
     (path.parent / "bad.jsonl").write_bytes(json.dumps(lines[0]).encode() + b"\n{\x1b[2J\xc2\x9b\n")
     inside.run(path, "memory", "import", "default", "page.md")
     lines_of_chat = [f"tea {EVIL}", f",remind name=tea in 9h: tea {EVIL}", f",handoff evil/{EVIL}"]

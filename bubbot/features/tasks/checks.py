@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +32,13 @@ async def check_tasks(home: HomeReader) -> list[Finding]:
 
 def _check_folders(home: HomeReader) -> list[Finding]:
     library = TaskLibrary(home.home, product_layer("bubbot", "en", str(home.zone)))
-    findings, names = [], library.list_names()
+    try:
+        findings, names = [], library.list_names()
+    except OSError as error:
+        if not os.access(home.home, os.R_OK | os.X_OK):
+            return []  # the check of the home reports it
+        cause = f"No task can run: the folder {library.folder} cannot be read ({error.strerror})."
+        return [Finding("tasks.broken", "warning", cause, f"ls -ld {shlex.quote(str(library.folder))}")]
     for name in names:
         problems = _find_problems(library, name)
         if problems:

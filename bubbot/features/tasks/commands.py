@@ -44,6 +44,7 @@ from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.writing import EXAMPLE_FILES, TaskWriter
 from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, TERMINAL_CHANNEL, Role
+from bubbot.ports.session_names import parse_session
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext, TypeCommand, write_keyed
 from bubbot.tape import entry as make
@@ -202,7 +203,7 @@ class TaskCommands:
             words = [f",task.run {write_keyed('task', args.task)}"]
             words += [write_keyed("description", args.description)] if args.description else []
             words += [write_keyed("with", ",".join(args.values))] if args.values else []
-            return await self._type(" ".join(words), args.chat.strip() or TASKS_SESSION, args.task)
+            return await self._type(" ".join(words), _parse_terminal_chat(args), args.task)
         turn, runs = caller.turn, self._require_runs()
         if turn.is_subtask:  # what follows a turn follows the whole turn
             raise CommandRefused("task_in_subtask")
@@ -530,6 +531,19 @@ class TaskCommands:
         assert tape is not None
         found = (await tape.fetch([TapeQuery(tape.name, keys=(result_key(state.run),))]))[0]
         return [text_field(entry.payload, "content") for entry in found if not entry.erased]
+
+
+def _parse_terminal_chat(args: RunTaskInChatArgs) -> str:
+    """Return the session of a chat of the terminal. Raise `ConfigError` for a chat of a platform: its people type there."""
+    if not args.chat.strip():
+        return TASKS_SESSION
+    session = parse_session(args.chat)
+    channel = session.partition(":")[0]
+    if channel != TERMINAL_CHANNEL:
+        raise ConfigError(
+            f"--chat {session} is a chat of {channel}: type ,task.run {args.task} there, or name one of the terminal, such as work"
+        )
+    return session
 
 
 def _refuse_foreign(caller: Caller, state: RunState) -> None:

@@ -50,7 +50,7 @@ class RunTaskInChatArgs(RunTaskArgs, frozen=True):
     """The same from a shell."""
 
     chat: Annotated[
-        str, Meta(description="the chat in which it runs (default: one of the terminal)", max_length=200)
+        str, Meta(description="the chat of the terminal in which it runs (default: tasks)", max_length=200)
     ] = ""
 
 

@@ -159,7 +159,13 @@ class TestLeftOut:
             assert "no command ,ping" in await bench.say(",ping")
             assert bench.problems() == {"odd": f"lifespan: {FAILURES[failure]}"}
             background = [name for feature in bench.app.features.lasting for name in feature.background]
-            assert background == ["schedules", "notices of jobs", "notices of forgotten people", "export of traces"]
+            assert background == [
+                "schedules",
+                "notices of jobs",
+                "notices of forgotten people",
+                "tasks",
+                "export of traces",
+            ]
 
     async def test_a_lifespan_that_cannot_be_left_is_named_and_the_bot_ends_in_order(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

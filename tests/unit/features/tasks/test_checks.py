@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,12 +15,14 @@ import pytest
 from bubbot.features.tasks.checks import check_runs, check_tasks
 from bubbot.features.tasks.facts import TASKS_TAPE, NodeChanged, RunChanged
 from bubbot.features.tasks.health import MAX_SHOWN_RUNS, read_health
+from bubbot.home import Home
 from bubbot.ports.checks import Finding, HomeReader
 from bubbot.ports.health import HealthContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
+from tests.planting import found, look, mend, mends, plants
 from tests.tasks import write_task
 from tests.unit.features.tasks.test_forgetting import node, queued
 
@@ -37,9 +41,12 @@ def reader(home: Path, *facts: Any) -> HomeReader:
 
 
 async def find(check: Any, home: HomeReader) -> list[Finding]:
-    return list(await check(home))
+    findings = list(await check(home))
+    found(findings)
+    return findings
 
 
+@plants("tasks.broken")
 @pytest.mark.parametrize(
     ("schema", "harness", "config", "told", "file"),
     [
@@ -59,26 +66,50 @@ async def test_a_task_that_cannot_run_is_a_warning_that_opens_its_file(
     tmp_path: Path, schema: str, harness: str, config: str, told: str, file: str
 ) -> None:
     write_task(tmp_path, "digest", schema, harness, config)
-    (found,) = await find(check_tasks, reader(tmp_path))
-    assert (found.id, found.level) == ("tasks.broken", "warning")
-    assert told in found.cause
-    assert found.fix.endswith(f"/tasks/digest/{file}")
+    (finding,) = await find(check_tasks, reader(tmp_path))
+    assert (finding.id, finding.level) == ("tasks.broken", "warning")
+    assert told in finding.cause
+    assert finding.fix.endswith(f"/tasks/digest/{file}")
 
 
+@mends("tasks.broken")
+def test_the_printed_command_opens_the_file_that_is_wrong(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    write_task(home.path, "digest", "nodes = ")
+    mend(lambda: look("tasks", home), "tasks.broken", tmp_path, text='[nodes.a]\nprompt = "x"\n')
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_folder_that_may_not_be_read_is_named_and_a_home_that_may_not_is_of_another_check(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "tasks"
+    folder.mkdir(mode=0)
+    (finding,) = asyncio.run(find(check_tasks, reader(tmp_path)))
+    assert str(folder) in finding.cause
+    tmp_path.chmod(0)
+    try:
+        assert asyncio.run(find(check_tasks, reader(tmp_path))) == []
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@plants("tasks.folders")
 async def test_tasks_that_can_run_are_named_and_a_home_without_tasks_says_nothing(tmp_path: Path) -> None:
     assert await find(check_tasks, reader(tmp_path)) == []
     write_task(tmp_path, "digest", '[nodes.a]\nprompt = "for {bot.name}"\ntools = ["web.*"]\n')
-    (found,) = await find(check_tasks, reader(tmp_path))
-    assert (found.level, found.cause) == ("ok", "1 tasks can run: digest.")
+    (finding,) = await find(check_tasks, reader(tmp_path))
+    assert (finding.level, finding.cause) == ("ok", "1 tasks can run: digest.")
 
 
 async def test_a_broken_config_of_the_home_is_found_at_each_task(tmp_path: Path) -> None:
     write_task(tmp_path, "digest", '[nodes.a]\nprompt = "x"\n')
     (tmp_path / "tasks" / "config.toml").write_text("x = = 3")
-    (found,) = await find(check_tasks, reader(tmp_path))
-    assert found.fix.endswith("/tasks/config.toml")
+    (finding,) = await find(check_tasks, reader(tmp_path))
+    assert finding.fix.endswith("/tasks/config.toml")
 
 
+@plants("tasks.blocked", "tasks.waiting")
 async def test_blocked_runs_and_questions_are_warnings_with_the_command_that_goes_on(tmp_path: Path) -> None:
     home = reader(
         tmp_path,

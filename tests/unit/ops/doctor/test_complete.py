@@ -150,6 +150,8 @@ NOT_RUN = {
     "shell.no_sandbox": "opens the settings, in which the owner chose this",
     "shell.root": "installs a service of the system",
     "shell.unusable": "installs packages from the network",
+    "tasks.blocked": "resumes a run; why it stood still is for a person to change first",
+    "tasks.waiting": "shows a question, which a person answers",
     "web.packages_missing": "installs packages from the network",
     "tape.damaged": "names each fault; only a backup mends what was damaged",
 }
