@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from bubbot.app.trace import trace_tokens
 from bubbot.home import Home
 from bubbot.ports.channel import Attachment, Quote, Sender
+from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tool import Tool
@@ -735,11 +736,22 @@ class Acts:
             made = {key: value for key, value in made.items() if key not in jobs[1:]}
         if tool.name == "session.model":
             made["name"] = "scripted"
+        if tool.name.startswith("task."):  # a task, with its name, is for every chat of the bot; a run is for its own
+            made.pop("with", None)
+            made |= {"task": "look"} if "task" in made else {}
+            made |= {"run": self.chance.choice(await self._runs())} if "run" in made else {}
+            made |= {"from": "again"} if "from" in made else {}
         if "auditor" in made:
             made["auditor"] = "anna"  # all owners see whom one of them lets look, by this name
         if place.person is None or self.chance.random() < 0.5:
             made.pop("to", None)
         return made
+
+    async def _runs(self) -> list[str]:
+        """Return the names of all runs of tasks: they are no secret."""
+        query = TapeQuery("bubbot/tasks", names=("task/queued",), kinds=(Kind.EVENT,), newest=True, limit=10)
+        (entries,) = await self.world.daemon.bot.base_store.fetch([query])
+        return [str(entry.data["run"]) for entry in entries] or ["AAAAA"]
 
     async def _digests(self) -> list[str]:
         """Return digests of blobs that some chat names."""

@@ -21,7 +21,7 @@ LOOKED_AT = (
     "preview to a program", "completion", "knock", "status", "reach", "repeat",
     "view", "view of anchors", "view.add",
     "own words", "asked by an agent", *(f"asked {agent}" for agent in AGENTS), "agent.order", "branch", "branch.ask", "branch.choose",
-    "agent.list", "branch.list",
+    "agent.list", "branch.list", "asked in a task",
 )  # fmt: skip
 """What a run has to have watched, so that none of it passes because nothing was looked at."""
 

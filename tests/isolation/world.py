@@ -44,6 +44,7 @@ from bubbot.home import Home
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.channel import (
     AGENT_ORIGIN,
+    TASK_ORIGIN,
     Attachment,
     ButtonPress,
     ChannelEvent,
@@ -77,6 +78,7 @@ from tests.isolation.platforms import Platforms, Post
 from tests.isolation.watch import LogReader, SpanReceiver, TraceVisitor
 from tests.made_settings import make_settings
 from tests.summarising import is_summary
+from tests.tasks import write_task
 
 IMPORTED = "tg:30"
 """The chat whose tape came from another bot."""
@@ -121,6 +123,15 @@ OF_NUMBERS = ("bubbot/budget", "bubbot/otel", "bubbot/models")
 """Tapes without words of people, as no checkpoint has any."""
 READS_OWN_TAPE = ("tape.read", "tape.around", "tape.search", "session.context", "session.why", "tape.graph")
 """The tools that open what a sub-task left on the tape."""
+
+TASK = """[nodes.look]
+prompt = "What do you know?"
+
+[nodes.again]
+after = ["look"]
+prompt = "And what else?"
+"""
+"""A task that repeats in each step what its chat knows, and tells it the chat."""
 
 
 @dataclass
@@ -189,6 +200,8 @@ class World:
 
         watching = FeatureFactory("watching", lambda _kernel, _settings: self._feature())
         self.edited = asyncio.Event()
+        if not (self.home / "tasks").exists():
+            write_task(self.home, "look", TASK)
         home, tools = Home(self.home), acting_tools(lambda name, _: self.seen.update([f"done {name}"]))[:1]
         wrappers = PortWrappers(
             model=lambda _: LeakyModel(self._wait_for_edit, self._is_discreet, self.agents.invent),
@@ -515,6 +528,7 @@ class World:
         self.seen["sub-task" if turn.is_subtask else "summary" if is_summary(request) else "request"] += 1
         self.seen["view"] += is_answering and ", newest messages" in text
         self.seen["view of anchors"] += is_answering and ", anchors" in text and "UTC, anchor " in text
+        self.seen["asked in a task"] += turn.origin.startswith(f"{TASK_ORIGIN}:")
         self.seen["evidence"] += is_answering and "Recalled from earlier in this chat" in text
         self.seen["picture"] += "base64," in text
         self.seen["own memory"] += "This person, in every direct chat" in request.system
