@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound, StrategyFailed
+from bubbot.ports.agents import Agent
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import EntryRef, Turn
@@ -459,13 +460,20 @@ class RequestComposer:
         today = turn.now().astimezone(turn.zone).date()
         agent = turn.agent
         prompt = render_prompt(
-            PromptSettings(agent.title, agent.persona) if agent.name else settings.prompt,
+            _choose_prompt(settings.prompt, agent),
             today=today,
             sections=[section for section in sections if section],
             rules=settings.rules,
             short=traits.short_prompt,
         )
         return prompt, shown, foreign
+
+
+def _choose_prompt(prompt: PromptSettings, agent: Agent) -> PromptSettings:
+    """Return name and persona of who answers; the bot itself may try another persona."""
+    if agent.name:
+        return PromptSettings(agent.title, agent.persona)
+    return replace(prompt, persona=agent.persona) if agent.persona else prompt
 
 
 async def _choose_of_agent(turn: Turn) -> str:
