@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, cast
 
+from bubbot.errors import ConfigError
 from bubbot.features.judge.evals.facts import JudgeScore
 from bubbot.features.judge.evals.spec import EvalJudge
 from bubbot.features.judge.judges.creation import create_judge
@@ -17,13 +18,19 @@ from bubbot.formatting import clean
 MAX_RATIONALE_CHARS = 2_000
 
 
-async def judge_answer(settings: EvalJudge, judge: Judge, run: JudgedRun) -> JudgeScore:
-    """Let a judge judge; a judge that fails gives no score."""
+async def judge_answer(settings: EvalJudge, run: JudgedRun, ask: Ask) -> JudgeScore:
+    """Let a judge judge; a judge that fails gives no score.
+
+    Args:
+        ask: asks the model of the judge, if it has one.
+    """
     name, kind, weight = settings.name, settings.kind, settings.weight
     try:
+        judge = build_judge(settings, ask)
         result = await judge_run(judge, run)
-    except JudgeFailed as error:
-        return JudgeScore(name, kind, weight, None, failure=clean(error.problem)[:MAX_RATIONALE_CHARS])
+    except (JudgeFailed, ConfigError) as error:
+        problem = error.problem if isinstance(error, JudgeFailed) else str(error)
+        return JudgeScore(name, kind, weight, None, failure=clean(problem)[:MAX_RATIONALE_CHARS])
     scale, score = judge.scale, result.score
     has_passed = None if score is None else passes(scale, score, settings.pass_at)
     points = None if score is None or has_passed is None else find_points(scale, score, has_passed=has_passed)

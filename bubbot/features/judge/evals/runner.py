@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from bubbot import __version__, plugins
@@ -39,7 +40,7 @@ from bubbot.features.judge.evals.facts import (
     ended_key,
     started_key,
 )
-from bubbot.features.judge.evals.judging import Ask, build_judge, judge_answer
+from bubbot.features.judge.evals.judging import judge_answer
 from bubbot.features.judge.evals.spec import EvalJudge, EvalSetup, EvalSpec, SpecInvalid, hint_nearest, show_value
 from bubbot.features.judge.evals.talks import (
     PURPOSE,
@@ -51,6 +52,7 @@ from bubbot.features.judge.evals.talks import (
     plan_cases,
 )
 from bubbot.features.judge.judges.judging import JudgedCall, JudgedRun, find_citations
+from bubbot.features.judge.judges.rubric import Ask
 from bubbot.formatting import clean
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.agents import NO_MEMORY, Agent
@@ -59,6 +61,7 @@ from bubbot.ports.people import AsksConsent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.rerun import RecordedResults
+from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
@@ -144,10 +147,13 @@ class CaseAttempt:
 
     def find_result(self, call: ToolInvocation) -> str | None:
         """Return the result of a call; None if it has none."""
-        if results := self.results.get(call.tool.name):
-            place = min(self.taken[call.tool.name], len(results) - 1)
-            self.taken[call.tool.name] += 1
-            return results[place]
+        name = call.tool.name
+        if pattern := next(
+            (each for each in (name, *self.results) if each in self.results and fnmatchcase(name, each)), ""
+        ):
+            results = self.results[pattern]
+            self.taken[pattern] += 1
+            return results[min(self.taken[pattern], len(results)) - 1]
         if self.record is None or call.call is None:
             return None
         return self.record.find(ToolCall(call.call.id, call.tool.name, call.call.arguments))
@@ -282,7 +288,7 @@ class EvalRunner:
             if evaluation.outcome != "complete":
                 return
             try:
-                fact, usage = await self._run_case(turn, evaluation, (setup, planned, repeat), scripts)
+                fact, usage, entries = await self._run_case(turn, evaluation, (setup, planned, repeat), scripts)
             except EvalBudgetExceeded as error:
                 evaluation.stop("budget", str(error))
                 return
@@ -294,22 +300,21 @@ class EvalRunner:
                 log.debug("case gone: %s", error, extra={"action": "eval.gone"})
                 evaluation.gone.append(planned.name)
                 continue
-            if fact.chat and not await self._is_there(
-                planned
-            ):  # what it quotes was erased, and must not come back here
+            await turn.tape.append(usage)
+            if entries and not await self._is_there(planned, entries):  # what it quotes must not come back here
                 evaluation.gone.append(planned.name)
                 continue
             key = case_key(evaluation.id, setup, planned.name, repeat)
             await self._tape.append([fact.to_entry(key=key)], if_absent=True)
-            await turn.tape.append(usage)
 
-    async def _is_there(self, planned: PlannedCase) -> bool:
+    async def _is_there(self, planned: PlannedCase, entries: Sequence[TapeEntry]) -> bool:
+        """Return true if the turn that was run again is as it was: what it quotes may have been erased meanwhile."""
         try:
             tape = await self._kernel.open_copy(planned.case.chat)
         except EntryNotFound:
             return False
         found = (await tape.fetch([TapeQuery(tape.name, IdRanges((planned.entries,)))]))[0]
-        return bool(found) and not any(entry.erased for entry in found) and found[0].id == planned.entries[0]
+        return all(entry in found for entry in entries)
 
     async def _run_case(
         self,
@@ -317,8 +322,8 @@ class EvalRunner:
         evaluation: Evaluation,
         job: tuple[str, PlannedCase, int],
         scripts: Mapping[str, Model],
-    ) -> tuple[EvalCaseEnded, list[TapeEntry]]:
-        """Run a case and judge its answer; return the result, and the steps that say what it cost.
+    ) -> tuple[EvalCaseEnded, list[TapeEntry], Sequence[TapeEntry]]:
+        """Run a case and judge its answer; return the result, the steps that say what it cost, and the entries that it quotes.
 
         Raises:
             EvalBudgetExceeded: the evaluation has no tokens left.
@@ -391,7 +396,7 @@ class EvalRunner:
         await talk.turn.tape.discard()
         if talk.outer.id:
             await talk.outer.discard()
-        return fact, usage
+        return fact, usage, talk.entries
 
     async def _describe_run(
         self, planned: PlannedCase, talk: CaseTalk, attempt: CaseAttempt, answer: str, steps: Sequence[StepRecord]
@@ -404,13 +409,14 @@ class EvalRunner:
             expected=planned.case.expect or None,
             calls=tuple(
                 JudgedCall(
-                    call.name.replace("_", ".", 1),
-                    _read_arguments(call.arguments),
+                    plain.name.replace("_", ".", 1),
+                    _read_arguments(plain.arguments),
                     str((call.result or {}).get("content", "")),
                     call.is_error,
                 )
                 for step in steps
                 for call in step.calls
+                for plain in (unwrap_call(ToolCall(call.id, call.name, call.arguments)),)
             ),
             existing=frozenset(entry for entry in find_citations(answer) if 1 <= entry <= head),
             messages=tuple(attempt.messages),
@@ -427,8 +433,7 @@ class EvalRunner:
         forks: list[ForkedTape] = []
         try:
             scores = [
-                await judge_answer(each, build_judge(each, self._make_ask(host, talk, attempt, each, forks)), run)
-                for each in judges
+                await judge_answer(each, run, self._make_ask(host, talk, attempt, each, forks)) for each in judges
             ]
             if attempt.stopped is not None:  # the judge made a failure of it
                 raise attempt.stopped

@@ -86,7 +86,7 @@ class EvalCase(Struct, frozen=True, kw_only=True):
     results: Annotated[
         dict[str, str | tuple[str, ...]],
         Meta(
-            description="The results of tools by name, in order; the last one answers again. One that begins with `error:` "
+            description="The results of tools by name, or by a pattern such as `schedule.*`, in order; the last one answers again. One that begins with `error:` "
             "is a failed call."
         ),
     ] = {}

@@ -55,6 +55,7 @@ class CaseTalk(NamedTuple):
         session: its session.
         tape: its tape; empty for a made case.
         question: the message.
+        entries: of the turn that is run again, as they were read.
     """
 
     turn: Turn
@@ -63,6 +64,7 @@ class CaseTalk(NamedTuple):
     session: str
     tape: str
     question: str
+    entries: tuple[TapeEntry, ...] = ()
 
 
 class CaseGone(Exception):
@@ -207,7 +209,7 @@ async def _open_recorded(
     ids = [entry.id for entry in asked]
     is_direct = not asked[-1].meta.get("group")
     child = _derive(host, inner, ids, setup, metadata, sender=who, text=question, is_direct=is_direct)
-    return CaseTalk(child, outer, RecordedResults(turn), tape.session, tape.name, question)
+    return CaseTalk(child, outer, RecordedResults(turn), tape.session, tape.name, question, turn.entries)
 
 
 def _derive(
