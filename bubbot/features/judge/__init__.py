@@ -1,0 +1,1 @@
+"""Judging: labels, judges, and evaluations, as facts beside what they judge."""
