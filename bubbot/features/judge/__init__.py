@@ -1,0 +1,1 @@
+"""Judgements: what people, models and code think of answers, as facts beside them that no model is shown."""
