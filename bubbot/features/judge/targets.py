@@ -28,17 +28,22 @@ async def find_target(tape: TapeHandle, text: str) -> JudgedTarget:
         ValueInvalid: it names nothing on this tape.
     """
     word = text.strip()
-    if match := _ENTRY.fullmatch(word):
+    # The beginning of an id may be digits alone: an entry that there is goes first.
+    if (match := _ENTRY.fullmatch(word)) and (int(match[1]) <= await tape.head() or not await _find_by_id(tape, word)):
         return await _find_slice(tape, int(match[1]), int(match[1]))
     if match := _SLICE.fullmatch(word):
         return await _find_slice(tape, int(match[1]), int(match[2]))
     if match := _ANCHORS.fullmatch(word):
         return await _find_between(tape, match[1], match[2])
-    if len(word) >= MIN_PREFIX and _ID.fullmatch(word):
-        found = await _find_branch(tape, word) or await _find_turn(tape, word)
-        if found is not None:
-            return found
+    if found := await _find_by_id(tape, word):
+        return found
     raise ValueInvalid("judge_no_target", target=word)
+
+
+async def _find_by_id(tape: TapeHandle, word: str) -> JudgedTarget | None:
+    if len(word) < MIN_PREFIX or not _ID.fullmatch(word):
+        return None
+    return await _find_branch(tape, word) or await _find_turn(tape, word)
 
 
 async def _find_slice(tape: TapeHandle, first: int, last: int) -> JudgedTarget:

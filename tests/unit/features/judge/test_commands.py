@@ -159,7 +159,7 @@ class TestShell:
         await bench.say(",handoff done")
         tape, entries = bench.daemon.bot.tape(HERE), await bench.entries()
         (start, end) = [entry.id for entry in entries if entry.name in ("turn/start", "turn/end")][:2]
-        turn = str(entries[start].meta["turn"])
+        turn = str(entries[start - 1].meta["turn"])
         assert await find_target(tape, turn[:8]) == JudgedTarget("turn", ((start, end),), turn)
         assert await find_target(tape, " 2 - #5 ") == JudgedTarget("slice", ((2, 5),))
         assert await find_target(tape, "#7") == JudgedTarget("entry", ((7, 7),))
