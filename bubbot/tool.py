@@ -250,6 +250,7 @@ class Tool:
         is_rare: its schema is the first to be left out of a list of tools that is too long; see `ToolList`.
         is_reserved: only the models of turns that are given it by name may call it (`Turn.allowed_tools`); nobody types it.
         form: the arguments that plain words fill, as `<source> to <reader> [role]`; empty: the required ones.
+        is_for_people: no model is shown what people type to it, nor what it answers; see `bubbot.tape.withheld`.
     """
 
     name: str
@@ -268,6 +269,7 @@ class Tool:
     is_rare: bool = False
     is_reserved: bool = False
     form: str = ""
+    is_for_people: bool = False
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if `args` is no class of arguments, such as a pydantic model of an installed package."""

@@ -1,1 +1,1 @@
-"""Judging: labels, judges, and evaluations, as facts beside what they judge."""
+"""Judging: labels of people, judges, and evaluations, as facts beside what they judge that no model is shown."""
