@@ -42,6 +42,9 @@ COMMANDS: Mapping[str, CommandRow] = {
     "trace": CommandRow("Look", "look at sessions, turns and requests in a browser", "bubbot.cli.trace"),
     "doctor": CommandRow("Look", "find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor"),
     "help": CommandRow("Look", "explain a command or a topic", "bubbot.cli.topics"),
+    "eval": CommandRow(
+        "Look", "evaluate answers over cases, and compare setups", "bubbot.features.judge.evals.commands"
+    ),
     "tape": CommandRow("Change", "list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
     "memory": CommandRow("Change", "show and change what a session remembers", "bubbot.features.memory.commands"),
     "schedule": CommandRow(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ EVAL = f"""
 repeats = {REPEATS}
 parallel = 2
 [setups.good]
-script = "good.json"
 [setups.bad]
 script = "bad.json"
 [cases.one]
@@ -50,7 +48,7 @@ calls = ["memory.daily"]
 GOOD = script(one="one", tool=[calls("memory_daily", content="x"), {"text": "done"}], three="three", four="four")
 BAD = script(one="1", tool="done", three="three", four=[{"error": "refused"}])
 KILLS, LIVES_OF_A_HOME = 100, 8
-SAMPLE = 3
+SAMPLE = 2
 """Kills of the default suite, all of one evaluation."""
 POINTS = (
     *(f"append-evals:{side}#{number}" for side in ("before", "after") for number in range(1, 6)),
@@ -69,15 +67,16 @@ class EvalHome:
 
     def __init__(self, home: Path) -> None:
         self.bench = Bench(home)
-        write_eval(home, EVAL, good=GOOD, bad=BAD)
+        write_eval(home, EVAL, bad=BAD)
+        (home / "script.json").write_text(json.dumps(GOOD))  # of the bot itself, whose model may end the process
 
     def live(self, point: str = "") -> int:
-        """Start the process, and type the command if nothing is under way; return its exit code."""
+        """Start the process, and type the command if it is needed and nothing is under way; return its exit code."""
         tape = inbox_tape("stdin")
         received, done = self.bench.entries(tape, "inbox/received"), self.bench.entries(tape, "inbox/done")
         closed = {inbound for entry in done for inbound in entry.payload["data"]["inbounds"]}
         is_open = any(entry.id not in closed for entry in received)
-        return self.bench.run([] if is_open else [COMMAND], point)
+        return self.bench.run([] if is_open or self.has_ended() else [COMMAND], point)
 
     def has_ended(self) -> bool:
         """Return true if the evaluation is complete."""
@@ -90,7 +89,15 @@ class EvalHome:
     def outcome(self) -> list[tuple[Any, ...]]:
         """What every result says, but when and how fast it was."""
         return sorted(
-            (each.setup, each.case, each.repeat, each.answer, each.calls, each.scores, each.score, each.failure)
+            (
+                each.setup,
+                each.case,
+                each.repeat,
+                each.answer,
+                each.calls,
+                tuple(score.points for score in each.scores),
+                each.failure,
+            )
             for each in self.results()
         )
 
@@ -106,21 +113,30 @@ class EvalHome:
         return [*faults, *asyncio.run(damage(self.bench.home))]
 
 
-@cache
-def expected() -> list[tuple[Any, ...]]:
-    """What comes out without a kill."""
-    with TemporaryDirectory() as folder:
-        home = EvalHome(Path(folder) / "home")
-        assert home.live() == 0
-        assert home.find_faults() == []
-        return home.outcome()
+EXPECTED = sorted(
+    (setup, case, repeat, answer, tools, points, failure)
+    for repeat in range(1, REPEATS + 1)
+    for setup, case, answer, tools, points, failure in (
+        ("good", "one", "one", (), (1.0,), ""),
+        ("good", "two", "done", ("memory.daily",), (1.0, 1.0), ""),
+        ("good", "three", "three", (), (1.0,), ""),
+        ("good", "four", "four", (), (1.0,), ""),
+        ("bad", "one", "1", (), (0.0,), ""),
+        ("bad", "two", "done", (), (1.0, 0.0), ""),
+        ("bad", "three", "three", (), (1.0,), ""),
+        ("bad", "four", "", (), (), "scripted refused"),
+    )
+)
+"""What comes out without a kill."""
 
 
 def kill_home(folder: Path, seed: int, kills: int) -> int:
     """Kill one evaluation at points that a seed chooses, and check how it ends; return how often it was killed."""
     home, rng, killed = EvalHome(folder), random.Random(seed), 0
-    while killed < kills and not home.has_ended():
-        code = home.live(rng.choice(POINTS))
+    for point in rng.sample(POINTS, len(POINTS)):
+        if killed == kills or home.has_ended():
+            break
+        code = home.live(point)
         assert code in (0, KILLED), (home.bench.home / "errors").read_text()
         killed += code == KILLED
     for _ in range(3):  # an interrupted turn that ran twice is given up, and the command is typed again
@@ -128,8 +144,13 @@ def kill_home(folder: Path, seed: int, kills: int) -> int:
         if home.has_ended():
             break
     assert home.find_faults() == [], f"seed {seed}"
-    assert home.outcome() == expected(), f"seed {seed}"
+    assert home.outcome() == EXPECTED, f"seed {seed}"
     return killed
+
+
+@pytest.mark.proof
+def test_without_a_kill_it_ends_as_expected(tmp_path: Path) -> None:
+    assert kill_home(tmp_path / "home", 1, 0) == 0
 
 
 def test_a_killed_evaluation_goes_on_and_ends_as_without_a_kill(tmp_path: Path) -> None:

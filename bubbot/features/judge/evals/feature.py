@@ -22,7 +22,9 @@ def evals_feature(kernel: Kernel, consents: AsksConsent) -> Feature:
     commands = EvalCommands(EvalLibrary(kernel.home), kernel.open_tape(EVALS_TAPE).fetch, runner)
     return Feature(
         name="judge.evals",
-        tools=make_tools(EvalCommands, lambda: commands, eval_run={"timeout": EVAL_TIMEOUT_SECONDS}),
+        tools=make_tools(
+            EvalCommands, lambda: commands, eval_run={"timeout": EVAL_TIMEOUT_SECONDS, "is_for_people": True}
+        ),
         around_model=(runner.around_model,),
         around_tool=(runner.around_tool,),
     )

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, cast
 
+from msgspec import structs
+
 from bubbot.errors import ConfigError
 from bubbot.features.judge.evals.facts import JudgeScore
-from bubbot.features.judge.evals.spec import EvalJudge
+from bubbot.features.judge.evals.spec import JUDGE_KEYS, EvalJudge, hint_nearest
 from bubbot.features.judge.judges.creation import create_judge
 from bubbot.features.judge.judges.judging import Judge, JudgedRun, JudgeFailed, ScoreScale, judge_run
 from bubbot.features.judge.judges.rubric import Ask, PairRubricJudge
-from bubbot.features.judge.judges.settings import JudgeInvalid, RubricSettings, read_judge
+from bubbot.features.judge.judges.settings import KINDS, JudgeInvalid, JudgeProblem, RubricSettings, read_judge
 from bubbot.formatting import clean
 
 MAX_RATIONALE_CHARS = 2_000
@@ -64,12 +66,26 @@ def check_judge(table: Mapping[str, Any], where: str) -> list[str]:
     try:
         settings = read_judge(table, where)
     except JudgeInvalid as error:
-        return [f"{each.where}: {each.message}" for each in error.problems]
+        return [f"{each.where}: {_add_keys(table, each)}" for each in error.problems]
     if isinstance(settings, RubricSettings) and settings.pairwise:
         return [
             f"{where}.pairwise: it compares two answers, and a case has one: remove it, and write [[judges.anchors]]"
         ]
     return []
+
+
+def _add_keys(table: Mapping[str, Any], problem: JudgeProblem) -> str:
+    """Return what is wrong; for an unknown key with the nearest of all keys that a judge has here."""
+    kind = KINDS.get(str(table.get("kind")))
+    if (
+        kind is None
+        or not problem.message.startswith("unknown key")
+        or (key := problem.where.rpartition(".")[2]) not in table
+    ):
+        return problem.message
+    keys = [*JUDGE_KEYS, *(field.name for field in structs.fields(kind))]
+    there = f"; there are: {', '.join(keys)}"
+    return f"unknown key{hint_nearest(key, keys, otherwise=there)}"
 
 
 def build_judge(settings: EvalJudge, ask: Ask) -> Judge:

@@ -174,9 +174,9 @@ class WrittenReport(EvalReport, frozen=True):
     file: Path | None = None
     content: bytes = b""
 
-    def describe(self, caller: Caller) -> str:
-        """Say where it is."""
-        return caller.texts.say("eval_written", file=str(self.file))
+    def describe(self, caller: Caller) -> str:  # noqa: ARG002 - see `describe`
+        """Say nothing: the shell says where it is."""
+        return ""
 
 
 class EvalRow(Struct, frozen=True):

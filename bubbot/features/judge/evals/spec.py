@@ -26,6 +26,8 @@ MAX_SHOWN_PROBLEMS = 20
 """Problems that an error spells out."""
 MIN_LIKENESS = 60
 """The required similarity of two names, of 100: `serch` and `search` have 91."""
+JUDGE_KEYS = ("kind", "name", "weight", "pass", "cases")
+"""The keys of every judge; others are settings of its kind."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _RENAMED = {"from": "first", "to": "last", "pass": "pass_at"}
 """Keys that are words of Python."""
@@ -331,11 +333,10 @@ class _Reader:
             if not isinstance(each, dict):
                 self._report(path, f"it is {show_value(each)}, and must be a table [[judges]]")
                 continue
-            common = {"kind", "name", "weight", "pass", "cases"}
             count = len(self.problems)
-            own = {key: value for key, value in each.items() if key in common and key != "kind"}
+            own = {key: value for key, value in each.items() if key in JUDGE_KEYS and key != "kind"}
             values = self._read_fields(EvalJudge, own, f"{path}.")
-            settings = {key: value for key, value in each.items() if key not in common}
+            settings = {key: value for key, value in each.items() if key not in JUDGE_KEYS}
             self.problems += self._check_judge({**({"kind": each["kind"]} if "kind" in each else {}), **settings}, path)
             for case in values.get("cases", ()) if cases else ():
                 if case not in cases:
