@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_origin
 
 import msgspec
@@ -341,9 +340,6 @@ def _read_value(annotation: Any, value: Any, path: str, problems: list[JudgeProb
             _read_value(parts[0], key, f"{path}.{_quote_key(key)}", problems)
         return named
     try:
-        # TOML tells 1 and 1.0 apart, people don't; inf and nan are numbers there, and no limits.
-        if isinstance(value, float) and not isfinite(value):
-            raise msgspec.ValidationError
         return msgspec.convert(value, annotation)
     except msgspec.ValidationError:
         problems.append(JudgeProblem(path, f"it is {show_value(value)}, and must be {_describe(annotation, value)}"))

@@ -414,10 +414,10 @@ class TestRubric:
         result = await judge(RUBRIC + "repeats = 3", JudgedRun(answer="x"), model)
         assert result == JudgeResult(3.0, "wrong", "Right. (3 replies: 1, 4, 4)")
 
-    async def test_equal_scores_stay_on_the_scale_though_a_mean_is_rounded(self) -> None:
-        model = Model(*[scored(4.9)] * 15)
-        text = RUBRIC.replace("score = 5", "score = 4.9") + "repeats = 15"
-        assert (await judge(text, JudgedRun(answer="x"), model)).score == 4.9
+    @pytest.mark.parametrize("score", [0.05, 0.1])
+    async def test_equal_scores_stay_on_the_scale_though_a_mean_is_rounded(self, score: float) -> None:
+        text = RUBRIC.replace("score = 1", "score = 0").replace("score = 5", f"score = {score}") + "repeats = 3"
+        assert (await judge(text, JudgedRun(answer="x"), Model(*[scored(score)] * 3))).score == score
 
     @pytest.mark.parametrize(
         "reply",
