@@ -161,7 +161,8 @@ def _find_typed(turn: Turn) -> Inbound:
     place = sum(entry.data.get("name") == RATE_TOOL and entry.meta.get("turn") == turn.id for entry in before)
     if not typed:
         raise CommandRefused("judge_not_typed")
-    return typed[min(place, len(typed) - 1)]
+    found: Inbound = typed[min(place, len(typed) - 1)]
+    return found
 
 
 async def _find_newest(tape: TapeHandle) -> TapeEntry:

@@ -113,7 +113,7 @@ class Judging:
         answers = answers_of(await self.bench.entries(chat)) or [1]
         target = JudgedTarget("entry", ((answers[-1], answers[-1]),))
         words = [self.canary() for _ in range(4)]
-        annotator = Annotator(self.chance.choice(["model", "code"]), words[0])  # type: ignore[arg-type]
+        annotator = Annotator(self.chance.choice(["model", "code"]), words[0])
         fact = Judgement(target, words[1], 0.5, words[2], f"{COMMON} {words[3]}", annotator)
         await self.bench.daemon.bot.tape(f"tg:{chat}").append([fact.to_entry()])
 
