@@ -21,7 +21,7 @@ from bubbot.features.judge.evals.report import (
     shorten,
 )
 from bubbot.features.judge.evals.spec import hint_nearest
-from bubbot.features.judge.statistics import SetupComparison, Verdict, compare_setups
+from bubbot.features.judge.statistics import Verdict, compare_setups
 from bubbot.texts import Texts
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class EvalComparison(Struct, frozen=True):
         cases: how many count.
         left_out: cases without a score on one side.
         difference: the mean score of the second side less that of the first.
-        interval: the 95 % interval of the difference; None for fewer than two cases.
+        low: the lower end of the 95 % interval of the difference; None for fewer than two cases.
+        high: its upper end.
         lost: cases that passed before, and do not now.
         gained: the other way round.
         p_value: of McNemar's test of those.
@@ -95,7 +96,8 @@ class EvalComparison(Struct, frozen=True):
     cases: int
     left_out: tuple[str, ...]
     difference: float
-    interval: tuple[float, float] | None
+    low: float | None
+    high: float | None
     lost: int
     gained: int
     p_value: float
@@ -156,20 +158,17 @@ def compare_sides(first: tuple[EvalReport, str], second: tuple[EvalReport, str])
     return EvalComparison(
         before=before,
         after=after,
-        verdict=_decide(found),
+        verdict=found.verdict,
         cases=found.cases,
         left_out=found.left_out,
         difference=found.difference,
-        interval=found.interval,
+        low=found.interval[0] if found.interval else None,
+        high=found.interval[1] if found.interval else None,
         lost=len(flips.lost),
         gained=len(flips.gained),
         p_value=flips.p_value,
         flipped=tuple(flipped),
     )
-
-
-def _decide(found: SetupComparison) -> Verdict:
-    return found.verdict
 
 
 def _list_scores(results: Sequence[EvalResult]) -> dict[str, list[float]]:
@@ -199,7 +198,6 @@ def _pick(results: Sequence[EvalResult], case: str, *, has_passed: bool) -> Eval
 
 def format_comparison(comparison: EvalComparison, texts: Texts) -> str:
     """Write a comparison for people."""
-    interval = comparison.interval
     lines = [
         texts.say(
             "eval_compared", before=_name(comparison.before), after=_name(comparison.after), count=comparison.cases
@@ -209,8 +207,8 @@ def format_comparison(comparison: EvalComparison, texts: Texts) -> str:
         texts.say(
             "eval_difference",
             difference=f"{comparison.difference:+.3f}",
-            low="–" if interval is None else f"{interval[0]:+.3f}",
-            high="–" if interval is None else f"{interval[1]:+.3f}",
+            low="–" if comparison.low is None else f"{comparison.low:+.3f}",
+            high="–" if comparison.high is None else f"{comparison.high:+.3f}",
             verdict=texts.say(VERDICT_SENTENCES[comparison.verdict]),
         ),
         texts.say("eval_flips", lost=comparison.lost, gained=comparison.gained, p=f"{comparison.p_value:.3f}"),

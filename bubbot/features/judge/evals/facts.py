@@ -25,7 +25,6 @@ class EvalStarted(Fact, frozen=True):
         id: its id.
         name: of its file.
         title: what people read.
-        request: the message that asked for it: one that is answered again goes on with what it began.
         spec: what is evaluated, as JSON.
         version: the version of bubbot.
         setups: their names.
@@ -37,7 +36,6 @@ class EvalStarted(Fact, frozen=True):
     id: str
     name: str
     title: str
-    request: str
     spec: BlobDigest
     version: str
     setups: tuple[str, ...]
@@ -148,6 +146,7 @@ class EvalEnded(Fact, frozen=True):
     Attributes:
         id: its id.
         turn: the turn in which it ended.
+        request: the message that asked for it: one that is answered again has this end.
         outcome: how it ended.
         problem: what stopped it; empty if it is complete.
         left_out: cases that did not run, since somebody whose words they have has not allowed it, by name.
@@ -157,6 +156,7 @@ class EvalEnded(Fact, frozen=True):
     EVENTS = ("eval/ended",)
     id: str
     turn: str
+    request: str
     outcome: Outcome
     problem: str
     left_out: tuple[str, ...] = ()

@@ -302,15 +302,16 @@ def summarise(setup: str, facts: Sequence[EvalCaseEnded]) -> SetupSummary:
 
 def format_report(report: EvalReport, texts: Texts, *, with_words: bool) -> str:
     """Write a report for people. Without words it quotes nothing: an answer stays where no erasure of a chat finds it."""
-    state = texts.say(STATE_SENTENCES[report.state])
-    head = {
-        "title": report.title,
-        "id": report.id,
-        "count": len(report.results),
-        "planned": report.planned,
-        "state": state,
-    }
-    lines = [texts.say("eval_report", **head)]
+    lines = [
+        texts.say(
+            "eval_report",
+            title=report.title,
+            id=report.id,
+            count=len(report.results),
+            planned=report.planned,
+            state=texts.say(STATE_SENTENCES[report.state]),
+        )
+    ]
     lines += [texts.say("eval_problem", problem=report.problem)] if report.problem else []
     lines += [texts.say("eval_left_out", count=len(report.left_out))] if report.left_out else []
     lines += [texts.say("eval_gone", count=len(report.gone))] if report.gone else []

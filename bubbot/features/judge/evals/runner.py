@@ -195,6 +195,7 @@ class EvalRunner:
         ended = EvalEnded(
             evaluation.id,
             turn.id,
+            turn.inbounds[0].inbound.external_id,
             evaluation.outcome,
             evaluation.problem,
             tuple(evaluation.left_out),
@@ -221,22 +222,22 @@ class EvalRunner:
         names = (STARTED, ENDED)
         facts = (await self._tape.fetch([TapeQuery(EVALS_TAPE, kinds=(Kind.EVENT,), names=names)]))[0]
         ends = {fact.id: fact for entry in facts if entry.name == ENDED if (fact := EvalEnded.try_of(entry))}
+        for end in ends.values():
+            if end.request == request and end.outcome != "denied":
+                return end
         for entry in reversed(facts):
             started = EvalStarted.try_of(entry) if entry.name == STARTED else None
             if started is None or started.spec != spec.digest or started.version != __version__:
                 continue
-            end = ends.get(started.id)
-            if end is None or end.outcome == "denied":
+            known = ends.get(started.id)
+            if known is None or known.outcome == "denied":
                 return await self._resume(started.id, spec, entry.id)
-            if started.request == request:
-                return end
         name = self._kernel.new_id()[:12]
         digest = await self._tape.put_blob(spec.to_json().encode())
         started = EvalStarted(
             id=name,
             name=spec.name,
             title=spec.title or spec.name,
-            request=request,
             spec=digest,
             version=__version__,
             setups=tuple(spec.setups),

@@ -358,8 +358,8 @@ async def test_two_setups_are_compared_case_by_case(tmp_path: Path) -> None:
         found = await bench.compare("try:good", "try:bad")
         assert (found.verdict, found.exit_code, found.cases, found.lost, found.gained) == ("regression", 1, 20, 10, 0)
         assert found.difference == pytest.approx(-0.5)
-        assert found.interval is not None
-        assert found.interval[1] < 0
+        assert found.high is not None
+        assert found.high < 0
         assert {(each.before.answer, each.after.answer) for each in found.flipped} == {("Hi.", "Ho.")}
         back = await bench.compare("try:bad", "try:good")
         assert (back.verdict, back.exit_code) == ("improvement", 0)
