@@ -13,6 +13,7 @@ from bubbot.features.judge.evals.library import SUITES, EvalLibrary
 from bubbot.features.judge.evals.spec import EvalSpec, SpecInvalid, load_spec, parse_spec
 from bubbot.features.judge.judges.judging import COUNTED_UP, ScoreScale
 from bubbot.features.judge.judges.settings import KINDS
+from tests.docs.pages import ROOT, blocks
 
 GOOD = """
 [setups.one]
@@ -45,6 +46,13 @@ def test_its_digest_is_that_of_what_it_says() -> None:
     assert read(GOOD).digest == read(GOOD.replace("\n[", "\n\n[")).digest
     assert read(GOOD).digest != read(GOOD.replace("hello", "hallo")).digest
     assert read(GOOD).digest != read(GOOD).choose(model="provider/model").digest
+
+
+@pytest.mark.parametrize("page", ["docs/howto/evaluate.md", "docs/zh/howto/evaluate.md"])
+def test_the_example_of_the_page_can_be_run(page: str) -> None:
+    (block,) = [block for block in blocks(ROOT / page) if block.language == "ini"]
+    spec = read(block.text)
+    assert (list(spec.setups), list(spec.cases), len(spec.judges)) == (["now", "new"], ["train", "family"], 2)
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> None:
