@@ -34,6 +34,10 @@ RUNS: dict[str, tuple[str, ...]] = {
     "agent branches": ("agent", "branches", "default"),
     "explain": ("explain", "default", "why tea?"),
     "replay": ("replay", "default"),
+    "eval run": ("eval", "run", "everyday"),
+    "eval report": ("eval", "report", "everyday"),
+    "eval compare": ("eval", "compare", "everyday", "everyday"),
+    "eval list": ("eval", "list"),
     "agent list": ("agent", "list"),
     "context compare": ("context", "compare", "default"),
     "doctor": ("doctor", "--offline"),
@@ -110,7 +114,7 @@ REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "a
            "restore empty", "restore accept-loss"}  # fmt: skip
 """They need a person who wrote, a running bot, a missing or shorter database (tests/e2e/test_backup.py), or a card:
 tests/unit/features/approvals/test_turns.py runs those with one."""
-WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "approvals list",
+WITHOUT_HOME = {"ask", "status", "usage", "doctor", "eval list", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",
                 "access readings", "access audits", "access history", "access consents", "access forgotten",
                 "model install", "service status"}  # fmt: skip

@@ -57,7 +57,7 @@ from bubbot.formatting import clean
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.agents import NO_MEMORY, Agent
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ToolCall
-from bubbot.ports.people import AsksConsent
+from bubbot.ports.people import Account, AsksConsent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.rerun import RecordedResults
@@ -99,6 +99,7 @@ class Evaluation:
         done: the keys of the results that are stored.
         tokens: what its models read and wrote so far.
         reserved: tokens of calls under way.
+        people: whose words each case has, but those of who asks; None if it is not known.
     """
 
     id: str
@@ -107,6 +108,7 @@ class Evaluation:
     done: set[str]
     tokens: int = 0
     reserved: int = 0
+    people: dict[str, frozenset[Account] | None] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     outcome: Outcome = "complete"
@@ -256,17 +258,22 @@ class EvalRunner:
         self, turn: Turn, evaluation: Evaluation, planned: Sequence[PlannedCase]
     ) -> list[PlannedCase]:
         """List the cases whose people allow it. Who asks allows it for their own words."""
-        people, allowed, answers = CasePeople(self._kernel), [], dict[Any, bool]()
+        people, allowed = CasePeople(self._kernel), list[PlannedCase]()
         for each in planned:
             found = await people.find(each)
-            for account in (found or set()) - {turn.typing_account}:
-                if account not in answers:
-                    answers[account] = await self._consents.has_consented(account, "evaluation")
-            if found is None or not all(answers[account] for account in found - {turn.typing_account}):
-                evaluation.left_out.append(each.name)
-            else:
+            evaluation.people[each.name] = None if found is None else frozenset(found - {turn.typing_account})
+            if await self._is_allowed(evaluation, each):
                 allowed.append(each)
         return allowed
+
+    async def _is_allowed(self, evaluation: Evaluation, planned: PlannedCase) -> bool:
+        """Return true if everybody whose words a case has allows it now; else it is left out."""
+        people = evaluation.people[planned.name]
+        if people is not None and all([await self._consents.has_consented(each, "evaluation") for each in people]):
+            return True
+        if planned.name not in evaluation.left_out:
+            evaluation.left_out.append(planned.name)
+        return False
 
     def _list_jobs(
         self, evaluation: Evaluation, planned: Sequence[PlannedCase]
@@ -288,6 +295,8 @@ class EvalRunner:
         for setup, planned, repeat in jobs:
             if evaluation.outcome != "complete":
                 return
+            if not await self._is_allowed(evaluation, planned):  # a withdrawal holds at once
+                continue
             try:
                 fact, usage, entries = await self._run_case(turn, evaluation, (setup, planned, repeat), scripts)
             except EvalBudgetExceeded as error:
@@ -348,7 +357,10 @@ class EvalRunner:
             if not limit.expired():
                 raise
             failure = f"no answer within {spec.timeout} seconds"
-        except (StoreError, LeaseLost, EvalBudgetExceeded, ModelCallDenied):
+        except (EvalBudgetExceeded, ModelCallDenied):
+            await host.tape.append(discarded_steps(talk.turn.tape.delta, PURPOSE))  # what it cost stays a fact
+            raise
+        except (StoreError, LeaseLost):
             raise
         except (BubbotError, FeatureFailed) as error:
             failure = host.texts.english.reason(error)

@@ -233,6 +233,40 @@ async def test_cases_with_words_of_people_who_did_not_allow_evaluation_are_left_
         assert (len(report.results), report.left_out) == (3, ())
 
 
+async def test_a_consent_that_is_withdrawn_while_it_runs_holds_for_the_next_case(tmp_path: Path) -> None:
+    consent = Consent("stdin", "7", "evaluation")
+
+    class Withdrawing(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            await access.append([consent.to_entry(Consent.EVENTS[1])])
+            async for part in super().stream(request):
+                yield part
+
+    async with eval_bench(tmp_path) as bench:
+        access = bench.bot.channel_factory.open_tape("bubbot/access")
+        await access.append([consent.to_entry()])
+        await bench.say("eve speaks", person="7")
+        await bench.say("eve again", person="7")
+        bench.models["scripted/other"] = Withdrawing(name="scripted/other")
+        bench.write(f"parallel = 1\n{SLICE}")
+        report = await bench.run()
+        assert (len(report.results), len(report.left_out)) == (1, 1)
+
+
+async def test_no_model_is_shown_what_came_out(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(ONE, good=script(hello="Hi."))
+        report = await bench.run()
+        await bench.say("What came out?", "eval")
+        await bench.say(",eval.run nowhere", "eval")
+        await bench.say("And now?", "eval")
+        shown = str([request.messages for request in bench.models["scripted"].requests])
+        assert "And now?" in shown
+        assert report.id not in shown
+        assert "passed" not in shown
+        assert "There is no evaluation" not in shown
+
+
 async def test_an_erased_chat_takes_its_results_along(tmp_path: Path) -> None:
     async with eval_bench(tmp_path, scripts={"scripted/other": {"default": [{"text": "Else: {text}"}]}}) as bench:
         await bench.say("the secret is a fig")
