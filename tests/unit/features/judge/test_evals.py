@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.arguments.fields import NoArguments
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.judge.evals.panels import PANELS
 from bubbot.features.judge.evals.report import find_evaluation, format_report, read_report, render_report
@@ -19,12 +20,14 @@ from bubbot.features.people.facts import Consent
 from bubbot.models.scripted import ScriptedModel
 from bubbot.panel import PanelQuery, PanelReader
 from bubbot.ports.model import ModelEvent, ModelRequest
+from bubbot.ports.turn import Turn
 from bubbot.tape.boundary import OWNER as SEES_ALL
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.discard import DiscardingStore
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import INSIDE, tool
 from tests.evals import EvalBench, calls, eval_bench, script
 from tests.family import GROUP, MEMBER, OWNER, family
 
@@ -137,6 +140,30 @@ async def test_tools_answer_with_the_results_of_the_case_and_do_nothing(tmp_path
         assert by_setup["one"].calls == ("schedule.add", "schedule.add", "memory.daily", "tape.search")
         assert {name: each.not_run for name, each in by_setup.items()} == {"one": 2, "no": 4, "live": 1}
         assert {name: each.has_passed for name, each in by_setup.items()} == {"one": True, "no": False, "live": True}
+
+
+@pytest.mark.parametrize("mode", ["record", "refused", "live"])
+async def test_a_tool_that_acts_never_runs(tmp_path: Path, mode: str) -> None:
+    acted: list[str] = []
+
+    @tool("test.act", effect=INSIDE)
+    async def act(turn: Turn, args: NoArguments) -> str:
+        """Act."""
+        acted.append(turn.id)
+        return "acted"
+
+    toml = ONE.replace("[cases.hello]", f'tools = "{mode}"\n[cases.hello]')
+    async with eval_bench(
+        tmp_path, scripts={"scripted": script(act=[calls("test_act"), {"text": "x"}])}, tools=(act,)
+    ) as bench:
+        await bench.say("act")
+        assert len(acted) == 1
+        bench.write(toml, good=script(hello=[calls("test_act"), {"text": "Hi."}]))
+        await bench.run()
+        bench.write(SLICE.replace('model = "scripted/other"', f'model = "scripted"\ntools = "{mode}"'), "slice")
+        await bench.run("slice")
+        assert [each.calls for each in await bench.results()] == [("test.act",)] * 2
+        assert len(acted) == 1
 
 
 async def test_a_judge_that_fails_is_a_failure_and_never_a_score(tmp_path: Path) -> None:
@@ -254,7 +281,8 @@ async def test_a_consent_that_is_withdrawn_while_it_runs_holds_for_the_next_case
 
 
 async def test_no_model_is_shown_what_came_out(tmp_path: Path) -> None:
-    async with eval_bench(tmp_path) as bench:
+    look = [calls("tape_search", query="complete", kinds=["event"]), calls("tape_read", ids=["1-40"]), {"text": "x"}]
+    async with eval_bench(tmp_path, scripts={"scripted": script(came=look)}) as bench:
         bench.write(ONE, good=script(hello="Hi."))
         report = await bench.run()
         await bench.say("What came out?", "eval")
