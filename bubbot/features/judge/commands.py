@@ -77,7 +77,7 @@ class JudgeCommands:
         effect=INSIDE,
     )
     async def label(self, caller: Caller, args: LabelArgs) -> TargetLabelled:
-        """Judge an entry, a turn, a slice or a branch of a chat: by a number, by a word, or in words. No model is shown it."""
+        """Judge an entry, a turn, a slice or a branch of a chat: by a number, by a word, or in words."""
         assert caller.context is not None
         if args.score is not None and not isfinite(args.score):
             raise ValueInvalid("judge_no_number", score=args.score)
