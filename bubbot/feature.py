@@ -45,6 +45,8 @@ Raises `AccessError` if it may not, and `EntryNotFound` if there is no such sess
 """
 OpenCopy: TypeAlias = Callable[[str], Awaitable[TapeService]]
 """Open a tape of which nothing is ever written; see `Kernel.open_copy`."""
+OpenBlank: TypeAlias = Callable[[], TapeService]
+"""Open an empty tape of which nothing is ever written; see `Kernel.open_blank`."""
 Apply: TypeAlias = Callable[[], None]
 """Put prepared settings into force. It cannot fail."""
 FindModel: TypeAlias = Callable[[Turn], Awaitable[Model]]
@@ -82,6 +84,7 @@ class Kernel:
         may_read: returns true if the first session was granted to read the second one, which may not exist.
         open_copy: opens the tape of any session for work that is thrown away, by the session or the name of the tape. Only
             who may read every tape anyway may be told of it. Raises `EntryNotFound` if there is none.
+        open_blank: opens an empty tape for a talk that is thrown away, each time another one; None if no bot runs.
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
         current_session: returns a session by the current id of its chat. A chat that moved has two, its session the first.
         first_session: returns a session by the first id of its chat, as it is stored; people may name either.
@@ -124,6 +127,7 @@ class Kernel:
     ask: AskApproval | None = None
     find_answer: FindApproval | None = None
     find_agent: FindAgent = find_no_agent
+    open_blank: OpenBlank | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -251,6 +251,7 @@ class Tool:
         is_reserved: only the models of turns that are given it by name may call it (`Turn.allowed_tools`); nobody types it.
         form: the arguments that plain words fill, as `<source> to <reader> [role]`; empty: the required ones.
         stops_tasks: who types it does not wait for a turn with which a task goes on: that is stopped first.
+        is_for_people: no model is shown what people type to it, nor what it answers; see `bubbot.tape.withheld`.
     """
 
     name: str
@@ -270,6 +271,7 @@ class Tool:
     is_reserved: bool = False
     form: str = ""
     stops_tasks: bool = False
+    is_for_people: bool = False
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if `args` is no class of arguments, such as a pydantic model of an installed package."""

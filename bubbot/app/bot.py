@@ -22,7 +22,7 @@ from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import find_memory_strategies, load_features, load_strategies
 from bubbot.app.models import CurrentModels, choose_models, turns_at_once
 from bubbot.app.own_features import FEATURES
-from bubbot.app.reading import copy_opener, head_finder, session_reader
+from bubbot.app.reading import blank_opener, copy_opener, head_finder, session_reader
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
 from bubbot.app.tapes import new_id, now, tape_service
@@ -351,6 +351,7 @@ async def open_bot(
             wait_until_sent=directory.wait_until_sent,
             find_sent=directory.find_sent,
             open_copy=copy_opener(store, workspace, installed.references),
+            open_blank=blank_opener(store, workspace, installed.references),
             read_session=read_session,
             find_heads=head_finder(read_session, partial(read_session_of_tape, store)),
             may_read=may_read,

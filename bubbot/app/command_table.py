@@ -42,6 +42,9 @@ COMMANDS: Mapping[str, CommandRow] = {
     "trace": CommandRow("Look", "look at sessions, turns and requests in a browser", "bubbot.cli.trace"),
     "doctor": CommandRow("Look", "find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor"),
     "help": CommandRow("Look", "explain a command or a topic", "bubbot.cli.topics"),
+    "eval": CommandRow(
+        "Look", "evaluate answers over cases, and compare setups", "bubbot.features.judge.evals.commands"
+    ),
     "tape": CommandRow("Change", "list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
     "memory": CommandRow("Change", "show and change what a session remembers", "bubbot.features.memory.commands"),
     "schedule": CommandRow(
@@ -52,6 +55,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     ),
     "access": CommandRow("Change", "manage who may talk to the bot", "bubbot.features.access.commands"),
     "view": CommandRow("Change", "show a chat what goes on in another one", "bubbot.features.views.commands"),
+    "judge": CommandRow("Change", "judge answers, and list judgements", "bubbot.features.judge.commands"),
     "task": CommandRow("Change", "run tasks: steps under a contract", "bubbot.features.tasks.commands"),
     "init": CommandRow("Set up", "set up a bot: name, model, accounts", "bubbot.cli.init"),
     "model": CommandRow("Set up", "install the demonstration model", "bubbot.cli.model"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-_FEATURE = re.compile(r"bubbot\.features\.(\w+)\.commands")
+_FEATURE = re.compile(r"bubbot\.features\.([\w.]+)\.commands")
 
 
 def find_feature(name: str) -> str:

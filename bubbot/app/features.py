@@ -32,6 +32,8 @@ from bubbot.features.attachments.intake import PdfText
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
+from bubbot.features.judge.evals.facts import EVALS_TAPE
+from bubbot.features.judge.evals.feature import evals_feature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.memories import MemorySources
 from bubbot.features.memory.settings import MemorySettings
@@ -316,7 +318,12 @@ class BotFeatures:
                 compose=compose,
                 list_tools=list_tools,
                 report=report,
-                traces=[*channel_tapes, REPLAY_TAPE, *(tape for feature in self.lasting for tape in feature.traces)],
+                traces=[
+                    *channel_tapes,
+                    REPLAY_TAPE,
+                    EVALS_TAPE,
+                    *(tape for feature in self.lasting for tape in feature.traces),
+                ],
                 forget=self._remove_files,
                 memory=self.memory,
                 view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
@@ -332,6 +339,7 @@ class BotFeatures:
             "search": lambda: search_feature(find_visits, kernel.find_heads),
             "agents": lambda: self._build_agents(settings, models),
             "replay": lambda: replay_feature(kernel, self.consents),
+            "judge.evals": lambda: evals_feature(kernel, self.consents),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
         }

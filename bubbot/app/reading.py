@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from bubbot.app.tapes import tape_service
+from bubbot.app.tapes import new_id, tape_service
 from bubbot.errors import AccessError, ConfigError, EntryNotFound
-from bubbot.feature import OpenCopy, ReadSession
+from bubbot.feature import OpenBlank, OpenCopy, ReadSession
+from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.session_names import find_tape, keep_session, parse_session, require_user_tape
 from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.copies import FindHeads
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.references import ReferenceRegistry
-from bubbot.tape.service import TapeService
+from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 
 
@@ -82,3 +83,16 @@ def copy_opener(store: TapeStore, workspace: str, references: ReferenceRegistry)
         return tape_service(DiscardingStore(store), name, session, references=references)
 
     return open_copy
+
+
+def blank_opener(store: TapeStore, workspace: str, references: ReferenceRegistry) -> OpenBlank:
+    """Build a function that opens empty tapes for discarded talks: nothing of them is ever stored."""
+
+    def open_blank() -> TapeService:
+        # Imported here: few bots need one.
+        from bubbot.tape.discard import DiscardingStore
+
+        session = f"{TERMINAL_CHANNEL}:{new_id()}"
+        return tape_service(DiscardingStore(store), session_tape(workspace, session), session, references=references)
+
+    return open_blank

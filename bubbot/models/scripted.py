@@ -157,15 +157,20 @@ def _arguments(call: Mapping[str, Any]) -> str:
 
 
 def create(options: ModelOptions) -> ScriptedModel:
-    """Create the model from the file that the setting `script` names; the entry point. Raise `ConfigError`."""
+    """Create the model from the file that the setting `script` names, or from the script itself; the entry point.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
     path = options.settings.get("script")
     if not path:
         return ScriptedModel(name=options.name, keep_requests=False)
     try:
-        script = json.loads(Path(str(path)).read_text(encoding="utf-8"))
+        script = path if isinstance(path, dict) else json.loads(Path(str(path)).read_text(encoding="utf-8"))
         if not isinstance(script, dict):
             raise TypeError("it has to hold one JSON object")
         return ScriptedModel(script, name=options.name, keep_requests=False)
     except (OSError, ValueError, KeyError, TypeError, re.error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"[model] script {path} cannot be used ({reason}); see docs/reference/config.md") from error
+        name = "" if isinstance(path, dict) else f" {path}"
+        raise ConfigError(f"[model] script{name} cannot be used ({reason}); see docs/reference/config.md") from error

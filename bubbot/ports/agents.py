@@ -36,7 +36,7 @@ class Agent:
     Attributes:
         name: as `[agents.NAME]` names it; empty for the bot itself.
         title: the name that people and other agents see.
-        persona: the beginning of its system prompt; empty for the default one.
+        persona: the beginning of its system prompt; empty for the default one, of the bot itself for the configured one.
         model: the model that it asks; empty for that of the chat.
         tools: the tools that it may call, by name; None: all that the person may.
         strategy: the selector of its context strategy; empty for that of the chat.

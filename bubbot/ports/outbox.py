@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from bubbot.errors import TapeCorrupt
 from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, ButtonSet, MessagePart, OutboundFile
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
 from bubbot.tape.fact import Fact
 from bubbot.tape.references import EntryId, SessionId
 
@@ -149,7 +149,9 @@ def outbox_channel(tape: str) -> str:
     return "" if head else rest.partition("/")[0]
 
 
-def intent_entry(session: str, turn: str, parts: tuple[MessagePart, ...], *, inbound: int = 0) -> TapeEntry:
+def intent_entry(
+    session: str, turn: str, parts: tuple[MessagePart, ...], *, inbound: int = 0, meta: JsonObject = EMPTY_OBJECT
+) -> TapeEntry:
     """Make the entry of an intent, to merge with its turn. `inbound`: the first answered one."""
     key = intent_key(turn)
     if any(part.buttons for part in parts):
@@ -157,4 +159,4 @@ def intent_entry(session: str, turn: str, parts: tuple[MessagePart, ...], *, inb
         parts = tuple(
             structs.replace(part, buttons=part.buttons and structs.replace(part.buttons, key=key)) for part in parts
         )
-    return OutboxIntent(session, turn, parts, inbound).to_entry(key=key)
+    return OutboxIntent(session, turn, parts, inbound).to_entry(key=key, **meta)

@@ -250,6 +250,8 @@ def describe_type(field: FieldInfo) -> str:
         return f"one of {', '.join(map(str, options))}"
     if kind is dict and isinstance(options[1], type) and issubclass(options[1], SettingsSection):
         return "tables by name" if "label" in get_args(options[0]) else "tables by numeric id"
+    if kind is dict and float in get_args(options[1]):
+        return "a table of numbers"
     if kind is list and options[0] in (Id, str):
         return "a list of numeric ids" if options[0] == Id else "a list of texts"
     if "secret" in field.metadata:

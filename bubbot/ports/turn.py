@@ -242,6 +242,7 @@ class Turn:
             else empty.
         call_id: for a tool with concurrent calls: the id of the running call; else empty.
         answer_source: the provenance of its commands' answers, which may not be on the tape.
+        answers_people_alone: a command ran that no model is shown, so that none may be shown what the turn sends either.
         copied: entries of other tapes whose words the next stored result or answer of a command copies.
         after_results: called once, in order, with the turn, after the running step's results are on the tape and before
             they are saved.
@@ -282,6 +283,7 @@ class Turn:
     effect_key: str = ""
     call_id: str = ""
     answer_source: Source = Source.OWN
+    answers_people_alone: bool = False
     copied: list[tuple[str, Sequence[tuple[int, int]]]] = field(default_factory=list)
     after_results: list[Callable[[Turn], Awaitable[None]]] = field(default_factory=list)
     parent: Turn | None = None

@@ -32,6 +32,7 @@ from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import Source, track_reads
+from bubbot.tape.withheld import reading_for_model
 from bubbot.texts import NOT_RUN
 from bubbot.tool import EffectKind, RerunModel, Tool, ToolOutput, plan_call
 
@@ -301,7 +302,8 @@ class ToolCallRunner:
             tool = self._tools.find(call.name)
             if not is_callable(tool, turn):
                 raise ToolFailed(f"{tool.name} is not available here")
-            output = await self._invoke_tracked(turn, tool, tool.parse(call.arguments), effect, call)
+            with reading_for_model():
+                output = await self._invoke_tracked(turn, tool, tool.parse(call.arguments), effect, call)
         except (BubbotError, ToolSignal) as error:
             return str(error), error
         except Exception as error:  # tool call boundary: any error of a tool is its result

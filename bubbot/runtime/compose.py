@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound, StrategyFailed
+from bubbot.ports.agents import Agent
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import EntryRef, Turn
@@ -54,6 +55,7 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
 from bubbot.tape.query import IdRanges, OpeningAnchor, Span, TapeQuery, union
+from bubbot.tape.withheld import fetch_for_model
 
 log = logging.getLogger(__name__)
 
@@ -459,13 +461,20 @@ class RequestComposer:
         today = turn.now().astimezone(turn.zone).date()
         agent = turn.agent
         prompt = render_prompt(
-            PromptSettings(agent.title, agent.persona) if agent.name else settings.prompt,
+            _choose_prompt(settings.prompt, agent),
             today=today,
             sections=[section for section in sections if section],
             rules=settings.rules,
             short=traits.short_prompt,
         )
         return prompt, shown, foreign
+
+
+def _choose_prompt(prompt: PromptSettings, agent: Agent) -> PromptSettings:
+    """Return name and persona of who answers; the bot itself may try another persona."""
+    if agent.name:
+        return PromptSettings(agent.title, agent.persona)
+    return replace(prompt, persona=agent.persona) if agent.persona else prompt
 
 
 async def _choose_of_agent(turn: Turn) -> str:
@@ -589,7 +598,7 @@ async def read_context(
         withholds: returns true for a fact of whose evidence nothing may be shown now; None: as the view says.
         is_rebuilt: the request is an old one: what it did not show is not shown, though it may be read now.
     """
-    answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
+    answers: list[Sequence[TapeEntry]] = [*await fetch_for_model(tape, view.queries(tape.name))]
     facts = view.find_evidence(answers)
     if facts and withholds is not None:
         view = replace(view, withheld=tuple([fact.id for fact, quoted in facts if withholds(quoted)]))
@@ -600,7 +609,7 @@ async def read_context(
         view = replace(view, heads=now)
     evidence = await read_evidence(tape, facts, view.heads, view.withheld)
     if further := view.further_queries(tape.name, answers):
-        answers += await tape.fetch(further)
+        answers += await fetch_for_model(tape, further)
     copies = [copy for part in answers for copy in find_copies(tape.name, part)]
     if copies and find_heads is not None:
         withheld = await list_withheld(tape, copies, find_heads)

@@ -27,6 +27,10 @@ class AgentLoop:
         """See `InputRouter.stops_tasks`."""
         return self._router.stops_tasks(inbound)
 
+    def is_for_people(self, text: str) -> bool:
+        """See `InputRouter.is_for_people`."""
+        return self._router.is_for_people(text)
+
     async def run(self, turn: Turn) -> TurnOutcome:
         """Answer the turn's inbounds. Raise the error that ended it early; the session records it."""
         if not turn.time_limit_seconds:

@@ -39,11 +39,13 @@ class Authors:
         role_of: returns the role of the sender of a message.
         quoted: the provenance of the bot's own messages that people quote, by the platform's id.
         writers: the agents that wrote these messages; empty for the bot itself.
+        withheld: quoted messages, by the platform's id, that no model is shown: their quotes are left out.
     """
 
     role_of: Callable[[Inbound], Role]
     quoted: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
     writers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    withheld: frozenset[str] = frozenset()
 
     def judge(self, inbound: Inbound, edits: Sequence[Edit] = ()) -> Source:
         """Return the provenance of a message with its quote, files and edits."""
@@ -235,7 +237,7 @@ def sender_data(sender: Sender, role: Role | None = None) -> dict[str, Any]:
 
 def _quote(inbound: Inbound, authors: Authors) -> dict[str, Any] | None:
     quote = inbound.quote
-    if quote is None or not (quote.text or quote.attachments):
+    if quote is None or not (quote.text or quote.attachments) or quote.message in authors.withheld:
         return None
     sender = sender_data(quote.sender) if quote.own else authors.describe(inbound, quote.sender)
     data = {"message": quote.message, "sender": sender, "text": clean(quote.text)[:MAX_QUOTE_CHARS]}

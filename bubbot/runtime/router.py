@@ -19,6 +19,7 @@ from bubbot.runtime.effects import EffectRun
 from bubbot.tape import entry as make
 from bubbot.tape.events import CommandRun
 from bubbot.tape.provenance import Source, most_foreign, stamp_of, track_reads
+from bubbot.tape.withheld import FOR_PEOPLE_STAMP
 from bubbot.texts import COMMAND_PREFIX, Texts
 from bubbot.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, Toolbox
 
@@ -119,7 +120,8 @@ class InputRouter:
             if has_failed and (accepted.inbound.is_one_shot or not turn.is_typed):
                 routed.failure = _reply_text(turn, outcome)
                 return routed
-            if outcome.status == "error" and await self._has_model(turn):
+            is_for_model = outcome.status == "error" and not self.is_for_people(accepted.inbound.text)
+            if is_for_model and await self._has_model(turn):
                 await self._pass_to_model(turn, outcome)
                 routed.ask_model = True
             else:
@@ -143,10 +145,21 @@ class InputRouter:
         blobs = (shown.blob,) if shown.blob else ()
         fact = CommandRun(outcome.name, clean(line.strip()), outcome.status, elapsed_ms, shown.text, blobs)
         meta = {**stamp_of(most_foreign(turn.answer_source, turn.tape.source)), **turn.take_copied()}
+        if self.is_for_people(line):
+            turn.answers_people_alone = True
+            meta |= FOR_PEOPLE_STAMP
         await turn.tape.append([*effect.end(is_error=outcome.status != "ok"), fact.to_entry(**meta)])
         if effect.is_begun:
             await turn.tape.save()
         return outcome
+
+    def is_for_people(self, text: str) -> bool:
+        """Return true if a text is a command that no model is shown, as it is typed on any platform."""
+        word = text.lstrip()
+        if not word.startswith((COMMAND_PREFIX, "/")):
+            return False
+        name = _read_name(COMMAND_PREFIX + word[1:]).partition("@")[0]
+        return any(tool.is_for_people and name in tool.names for tool in self._toolbox)
 
     async def _pass_to_model(self, turn: Turn, outcome: CommandOutcome) -> None:
         """Pass a command that raised to the model as a message, so that it can explain the error."""

@@ -69,6 +69,7 @@ from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import TapeQuery, Window
+from bubbot.tape.withheld import reading_for_model
 
 log = logging.getLogger(__name__)
 
@@ -157,16 +158,18 @@ class ModelRunner:
         repeats, digests, overflowed = RepeatedCalls(), await self._find_stored(turn), False
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
         if turn.stored_calls:  # the model that wrote them had seen the window
-            self._note_shown(turn, await self._composer.compose(turn))
+            with reading_for_model():
+                self._note_shown(turn, await self._composer.compose(turn))
         if turn.stored_calls or runs_again(turn):
             await self._run_stored(turn, repeats)
         for step in range(1, max_steps + 1):
             if step > 1:
                 await turn.join(turn)
-            for prepare_step in self._before_step:
-                await prepare_step(turn)
-            await self._composer.prepare(turn)
-            fitted = await self._fitter.fit(turn, is_last=overflowed)
+            with reading_for_model():
+                for prepare_step in self._before_step:
+                    await prepare_step(turn)
+                await self._composer.prepare(turn)
+                fitted = await self._fitter.fit(turn, is_last=overflowed)
             composed = fitted.composed
             self._note_shown(turn, composed)
             digests = await self._store_prompt(turn, composed, digests)
@@ -225,7 +228,8 @@ class ModelRunner:
 
     async def hand_off(self, turn: Turn, owner: str) -> Sequence[str]:
         """See `TurnRunner.hand_off`."""
-        return await self._composer.hand_off(turn, owner)
+        with reading_for_model():
+            return await self._composer.hand_off(turn, owner)
 
     async def ask(
         self,

@@ -82,13 +82,14 @@ from bubbot.runtime.router import STOP, holds_command, is_overtaking
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, is_for_people
 from bubbot.tape.events import STEP_EVENT, TurnEnd
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.provenance import Source, most_foreign, source_of, stamp_of
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import NewId, TapeService
+from bubbot.tape.withheld import FOR_PEOPLE_STAMP
 from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, TRACE_DIGITS, Texts
 
 log = logging.getLogger(__name__)
@@ -594,7 +595,10 @@ class SessionRuntime:
         quoted = {quote.message for quote in quotes if quote.own and quote.text and quote.message}
         sent = await find_sent(self._tape, self._outbox, quoted, self._tape.session) if quoted else {}
         sources = {message: source_of(intent) for message, intent in sent.items()}
-        return Authors(self._link.role, sources, {message: writer_of(intent) for message, intent in sent.items()})
+        writers = {message: writer_of(intent) for message, intent in sent.items()}
+        withheld = {message for message, intent in sent.items() if is_for_people(intent.name, intent.meta)}
+        withheld |= {quote.message for quote in quotes if not quote.own and self._deps.loop.is_for_people(quote.text)}
+        return Authors(self._link.role, sources, writers, frozenset(withheld))
 
     async def _cited_messages(self, accepted: AcceptedInbound) -> list[TapeEntry]:
         """List the messages that an interrupted attempt left on the tape for this inbound."""
@@ -721,7 +725,9 @@ class SessionRuntime:
         if turn.tape.source is Source.WORLD:
             out = structs.replace(out, has_no_link_previews=True)
         parts = tuple(channel.split(out))
-        turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
+        meta = FOR_PEOPLE_STAMP if turn.answers_people_alone else EMPTY_OBJECT
+        intent = intent_entry(turn.session, turn.id, parts, inbound=answered, meta=meta)
+        turn.tape.stage(channel.outbox_of(turn.session), [intent])
 
 
 def _log_end(result: TurnResult, seconds: float) -> None:

@@ -452,12 +452,24 @@ _SAID_IN_EVENTS = frozenset({"content", "text", "raw", "output", "title", "summa
 """The fields of events whose strings people wrote or read."""
 
 
+JUDGEMENT_PREFIX = "judge/"
+"""The beginning of the names of events that judge what stands on a tape."""
+FOR_PEOPLE = "for_people"
+"""The key in the meta of an event that people alone read, such as the answer to a command about judgements."""
+
+
+def is_for_people(name: str | None, meta: Mapping[str, Any]) -> bool:
+    """Return true for an event that no model reads, by its name and its meta; see `bubbot.tape.withheld`."""
+    return FOR_PEOPLE in meta or (name is not None and name.startswith(JUDGEMENT_PREFIX))
+
+
 def list_searchable(kind: str, payload: Mapping[str, Any], meta: Mapping[str, Any]) -> list[str]:
     """List the texts of an entry that people wrote, read, or may look for, in the order of the payload.
 
-    What a sub-task wrote is its own: it has none. Of an event, search finds the fields of `_SAID_IN_EVENTS`.
+    What a sub-task wrote is its own: it has none. Nor has what no model reads: answers of the search stand on the tape. Of an
+    event, search finds the fields of `_SAID_IN_EVENTS`.
     """
-    if meta.get("fork"):
+    if meta.get("fork") or (kind == Kind.EVENT and is_for_people(_name_of(kind, payload), meta)):
         return []
     if kind != Kind.EVENT:
         return _strings(payload, _STRUCTURE.get(kind, frozenset()))

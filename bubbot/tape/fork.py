@@ -37,6 +37,7 @@ from bubbot.tape.query import (
 )
 from bubbot.tape.references import Rebase, RecordedState, ReferenceRegistry, entries_as_of
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
+from bubbot.tape.withheld import withhold_for_people
 
 _NO_KEYS: frozenset[str] = frozenset()
 _OF_WINDOW = (Window, OpeningAnchor)
@@ -458,7 +459,7 @@ class ForkedTape(TapeHandle):
 
         Queries of other tapes go to the store.
         """
-        answers = [await self._find(query) for query in queries]
+        answers = withhold_for_people(queries, [await self._find(query) for query in queries])
         if ON_READ.get() is not None:
             note_reads(answers)
         return answers

@@ -23,6 +23,7 @@ from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.shards import count_shards, shard_tape
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 from bubbot.tape.window import WINDOW_CACHE_ENTRIES, LiveWindow
+from bubbot.tape.withheld import withhold_for_people
 
 NewId: TypeAlias = Callable[[], str]
 """A new unique id; passed in, so that tests can choose them."""
@@ -113,7 +114,7 @@ class TapeService(TapeHandle):
         return (await self._store.append([batch]))[0]
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        answers = await self._store.fetch(queries)
+        answers = withhold_for_people(queries, await self._store.fetch(queries))
         if ON_READ.get() is not None:
             note_reads(answers)
         return answers

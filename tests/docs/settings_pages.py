@@ -114,7 +114,7 @@ def write_reference(page: str) -> str:
 
 
 def _row(setting: Any) -> str:
-    default = "not set" if setting.default is None else f"`{json.dumps(setting.default)}`"
+    default = "not set" if setting.default is None else f"`{json.dumps(setting.default, ensure_ascii=False)}`"
     return f"| `{setting.key}` | {setting.type} | {default} | {setting.description} |\n"
 
 

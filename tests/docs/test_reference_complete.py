@@ -92,7 +92,7 @@ def test_a_setting_is_in_the_reference_with_its_type_and_default(setting: Any) -
     _, _, section = _page("config.md").partition(f"\n## [{setting.section}]\n")
     table = section.partition("\n## ")[0]
     row = _rows(table, setting.key)
-    shown = "not set" if setting.default is None else f"`{json.dumps(setting.default)}`"
+    shown = "not set" if setting.default is None else f"`{json.dumps(setting.default, ensure_ascii=False)}`"
     assert row.startswith(f"{setting.type} | {shown} |")
 
 

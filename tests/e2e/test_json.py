@@ -35,6 +35,10 @@ RUNS: dict[str, tuple[str, ...]] = {
     "agent branches": ("agent", "branches", "default"),
     "explain": ("explain", "default", "why tea?"),
     "replay": ("replay", "default"),
+    "eval run": ("eval", "run", "everyday"),
+    "eval report": ("eval", "report", "everyday"),
+    "eval compare": ("eval", "compare", "everyday", "everyday"),
+    "eval list": ("eval", "list"),
     "agent list": ("agent", "list"),
     "context compare": ("context", "compare", "default"),
     "doctor": ("doctor", "--offline"),
@@ -92,6 +96,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "task resume": ("task", "resume", "7KQ2M"),
     "task cancel": ("task", "cancel", "7KQ2M"),
     "task rerun": ("task", "rerun", "7KQ2M", "--from", "a"),
+    "judge label": ("judge", "label", "default", "1", "quality", "4"),
+    "judge list": ("judge", "list", "default"),
+    "judge show": ("judge", "show", "default", "1"),
     "view add": ("view", "add", "default", "telegram:42"),
     "view list": ("view", "list"),
     "view remove": ("view", "remove", "default", "telegram:42"),
@@ -120,7 +127,7 @@ REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "a
            "restore empty", "restore accept-loss", "task graph", "task resume", "task cancel", "task rerun"}  # fmt: skip
 """They need a person who wrote, a running bot, a missing or shorter database (tests/e2e/test_backup.py), or a card:
 tests/unit/features/approvals/test_turns.py runs those with one; a test below runs those of a run with one."""
-WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "approvals list",
+WITHOUT_HOME = {"ask", "status", "usage", "doctor", "eval list", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",
                 "access readings", "access audits", "access history", "access consents", "access forgotten",
                 "model install", "service status"}  # fmt: skip

@@ -19,7 +19,7 @@ FIRST, NOW = "telegram:-1", "telegram:-1001"
 CONFIG = '[channels.telegram]\ntoken = "12345678:' + "c" * 35 + '"\n'
 CHAT_FIELDS = {"session", "chat", "source", "reader", "to", "tape"}
 """The names of arguments that are chats."""
-THROUGH_THE_TAPE = {"tape", "memory", "context", "why", "agent", "explain", "replay"}
+THROUGH_THE_TAPE = {"tape", "memory", "context", "why", "agent", "explain", "replay", "judge"}
 """Commands that open the tape of the chat (`find_tape`); `tests/unit/ports/test_session_names.py` is about that."""
 OF_THE_TERMINAL = {"task run"}
 """Commands for chats of the terminal alone, which do not move."""

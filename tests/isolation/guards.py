@@ -309,7 +309,7 @@ GUARDS: Mapping[str, Guard] = {
     "whose memory it is": Guard(replaced(shared_zone, "user_tape", lambda _: user_tape(("tg", "1")))),
     "whose accounts are linked": Guard(replaced(AccountLinks, "linked_accounts", _link_everybody)),
     "taking a link back": Guard(replaced(AccessService, "unlink", _unlink_nothing)),
-    "the workspace of a chat": Guard(replaced(files, "workspace_folder", lambda home, _: home / "sessions"), seed=5),
+    "the workspace of a chat": Guard(replaced(files, "workspace_folder", lambda home, _: home / "sessions")),
     "the tape of a search": Guard(_search_elsewhere),
     "the tape of evidence": Guard(lambda patch: _read_elsewhere(patch, retrieval)),
     "sub-tasks in evidence": Guard(_recall_subtasks, seed=3),

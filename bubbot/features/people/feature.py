@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 from bubbot.command import make_tools
@@ -17,6 +18,9 @@ from bubbot.gateway.requests import NotifyOwner
 from bubbot.ports.forgetting import PEOPLE_TAPE
 from bubbot.ports.people import FindAccounts, FindOwners
 from bubbot.tape.fork import MergeResult
+
+# What is exported may hold judgements.
+EXPORT_OPTIONS: Mapping[str, Any] = MappingProxyType({"timeout": EXPORT_TIMEOUT_SECONDS, "is_for_people": True})
 
 
 class PeopleFeature:
@@ -53,7 +57,7 @@ class PeopleFeature:
             name="people",
             tools=[
                 *make_tools(ConsentService, lambda: self._consents),
-                *make_tools(ExportCommands, lambda: self._exports, people_export={"timeout": EXPORT_TIMEOUT_SECONDS}),
+                *make_tools(ExportCommands, lambda: self._exports, people_export=EXPORT_OPTIONS),
                 *make_tools(ForgetCommands, lambda: self._commands),
             ],
             services=(self._commands,),

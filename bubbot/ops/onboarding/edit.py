@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import ConfigError
 
-Value: TypeAlias = str | int | float | bool | Sequence[str | int]
+Value: TypeAlias = str | int | float | bool | Sequence[str | int] | Mapping[str, float]
 """A value that can be written."""
 Table: TypeAlias = tuple[str, ...]
 """The path of a table, such as ("channels", "telegram")."""
@@ -59,9 +59,13 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def format_toml(value: Value) -> str:
-    """Format a value as TOML."""
+    """Format a value as TOML, a table on one line."""
     import tomlkit
 
+    if isinstance(value, Mapping):
+        table = tomlkit.inline_table()
+        table.update(value)
+        return table.as_string()
     return tomlkit.item(value).as_string()
 
 

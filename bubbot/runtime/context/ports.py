@@ -35,6 +35,7 @@ from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import Source, find_most_foreign, most_foreign
 from bubbot.tape.query import IdRanges, Ranked, Span, TapeQuery, WholeTape, union
+from bubbot.tape.withheld import fetch_for_model
 
 MAX_FOUND = 200
 """The most entries that one search or one read returns."""
@@ -254,7 +255,8 @@ class StrategyPorts:
         for query in queries:
             if query.tape != tape.name:
                 raise AccessError(f"a context strategy may query the tape {tape.name}, not {query.tape}")
-        answers = await withhold_copies(tape, await tape.fetch(queries), partial(self._sources.find_heads, self._turn))
+        found = await fetch_for_model(tape, queries)
+        answers = await withhold_copies(tape, found, partial(self._sources.find_heads, self._turn))
         for entries in answers:
             self._known.update([entry.id for entry in entries])
             self._note_copies(entries)

@@ -168,6 +168,6 @@ def test_the_settings_of_a_command_are_those_of_its_feature(word: str, desk: Com
     bound = bind_context(desk, word, settings)
     assert str(bound.zone) == settings.bot.timezone
     assert bound.settings is not settings
-    assert (bound.settings is None) == (word in ("explain", "replay", "why", "tape anchors", "tape graph")), (
+    assert (bound.settings is None) == (word in ("eval", "explain", "replay", "why", "tape anchors", "tape graph")), (
         "those have no settings"
     )

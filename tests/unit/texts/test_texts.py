@@ -506,6 +506,7 @@ NOT_FOR_PEOPLE = {
     "runtime/thoughts.py": "the marks of thoughts, in patterns",
     "runtime/answer.py": "what nobody can see, in patterns",
     "runtime/compose.py: its bytes are gone": "in the place of an image: the model reads it",
+    "runtime/rerun.py: not recorded": "a tool result: the model reads it",
     "runtime/attachments.py": "why a file was not taken in: for the model, and as the detail of a notice",
     "gateway/admission.py: no numeric id": "a word for the log",
     "gateway/admission.py: not addressed": "a word for the log",

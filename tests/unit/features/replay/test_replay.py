@@ -17,7 +17,6 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import NoArguments
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.people.facts import Consent
-from bubbot.features.replay import rerun
 from bubbot.features.replay.panels import PANELS
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
@@ -25,6 +24,7 @@ from bubbot.panel import PanelQuery, PanelReader
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
 from bubbot.ports.turn import Turn
+from bubbot.runtime import rerun
 from bubbot.runtime.compose import rebuild_request
 from bubbot.runtime.context.strategy import ContextInput, ModelContext
 from bubbot.settings.loader import BotSettings, ModelSettings

@@ -1,0 +1,605 @@
+"""Runs evaluations: setups, cases and repeats, several at once, each result a fact of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from bubbot import __version__, plugins
+from bubbot.errors import (
+    BubbotError,
+    ConfigError,
+    EntryNotFound,
+    FeatureFailed,
+    LeaseLost,
+    ModelCallDenied,
+    ModelError,
+    StoreError,
+    ToolFailed,
+)
+from bubbot.feature import Kernel
+from bubbot.features.judge.evals.facts import (
+    CASE,
+    ENDED,
+    EVALS_TAPE,
+    MAX_QUESTION_CHARS,
+    STARTED,
+    EvalCaseEnded,
+    EvalEnded,
+    EvalStarted,
+    JudgeScore,
+    Outcome,
+    case_key,
+    ended_key,
+    started_key,
+)
+from bubbot.features.judge.evals.judging import judge_answer
+from bubbot.features.judge.evals.spec import EvalJudge, EvalSetup, EvalSpec, SpecInvalid, hint_nearest, show_value
+from bubbot.features.judge.evals.talks import (
+    PURPOSE,
+    CaseGone,
+    CasePeople,
+    CaseTalk,
+    PlannedCase,
+    open_talk,
+    plan_cases,
+)
+from bubbot.features.judge.judges.judging import JudgedCall, JudgedRun, find_citations
+from bubbot.features.judge.judges.rubric import Ask
+from bubbot.formatting import clean
+from bubbot.middleware import CallNext, ModelCall, ToolInvocation
+from bubbot.ports.agents import NO_MEMORY, Agent
+from bubbot.ports.model import Model, ModelOptions, ModelReply, ToolCall
+from bubbot.ports.people import Account, AsksConsent
+from bubbot.ports.turn import Turn
+from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.rerun import RecordedResults
+from bubbot.runtime.tool_list import unwrap_call
+from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.fork import ForkedTape
+from bubbot.tape.provenance import Source
+from bubbot.tape.query import IdRanges, Span, TapeQuery, cut_spans, union
+from bubbot.tool import EffectKind, ToolOutput
+
+log = logging.getLogger(__name__)
+
+NOT_RUN = "not run: in this evaluation nothing is done, and there is no result for this call"
+"""The answer to a call that has no result."""
+REFUSED = "refused: in this evaluation no tool may run"
+ERROR_PREFIX = "error:"
+"""The beginning of a made result that is a failed call."""
+MAX_ANSWER_CHARS = 16_000
+MAX_FAILURE_CHARS = 1_000
+
+
+class EvalBudgetExceeded(ModelError):
+    """An evaluation has used its tokens."""
+
+    kind = "evaluation_budget"
+
+    def __init__(self, left: int, needed: int) -> None:
+        super().__init__(f"{max(left, 0)} tokens are left for this evaluation, and the next call needs {needed}")
+
+
+@dataclass
+class Evaluation:
+    """An evaluation under way.
+
+    Attributes:
+        id: its id.
+        first: the entry of its beginning.
+        done: the keys of the results that are stored.
+        tokens: what its models read and wrote so far.
+        reserved: tokens of calls under way.
+        people: whose words each case has, but those of who asks; None if it is not known.
+    """
+
+    id: str
+    spec: EvalSpec
+    first: int
+    done: set[str]
+    tokens: int = 0
+    reserved: int = 0
+    people: dict[str, frozenset[Account] | None] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    outcome: Outcome = "complete"
+    problem: str = ""
+
+    def stop(self, outcome: Outcome, problem: str) -> None:
+        """Begin no further case."""
+        if self.outcome == "complete":
+            self.outcome, self.problem = outcome, problem
+
+
+@dataclass
+class CaseAttempt:
+    """A case that runs; metadata of its turns.
+
+    Attributes:
+        results: results of tools that the case has, by name.
+        record: those of the turn that is run again.
+        script: answers instead of the model; None for none.
+        messages: those of the newest request.
+        seconds: how long the answer took.
+        judge_tokens: what its judges used.
+        stopped: what ended a judge, and ends the evaluation.
+    """
+
+    evaluation: Evaluation
+    setup: EvalSetup
+    results: Mapping[str, Sequence[str]]
+    script: Model | None = None
+    record: RecordedResults | None = None
+    taken: Counter[str] = field(default_factory=Counter)
+    not_run: int = 0
+    messages: Sequence[Mapping[str, Any]] = ()
+    seconds: float = 0.0
+    is_judging: bool = False
+    judge_tokens: int = 0
+    stopped: BubbotError | None = None
+
+    def find_result(self, call: ToolInvocation) -> str | None:
+        """Return the result of a call; None if it has none."""
+        name = call.tool.name
+        if pattern := next(
+            (each for each in (name, *self.results) if each in self.results and fnmatchcase(name, each)), ""
+        ):
+            results = self.results[pattern]
+            self.taken[pattern] += 1
+            return results[min(self.taken[pattern], len(results)) - 1]
+        if self.record is None or call.call is None:
+            return None
+        return self.record.find(ToolCall(call.call.id, call.tool.name, call.call.arguments))
+
+
+class EvalRunner:
+    """Runs evaluations of a bot."""
+
+    def __init__(self, kernel: Kernel, consents: AsksConsent, elapsed: Callable[[], float] = time.monotonic) -> None:
+        """Build it.
+
+        Args:
+            kernel: opens talks that are thrown away.
+            consents: knows who allows that models are compared with their words.
+            elapsed: a monotonic clock in seconds.
+        """
+        self._kernel = kernel
+        self._consents = consents
+        self._elapsed = elapsed
+        self._tape = kernel.open_tape(EVALS_TAPE)
+
+    async def run(self, turn: Turn, spec: EvalSpec, model: str = "") -> EvalEnded:
+        """Run what an evaluation lacks. One of the same digest that was cut off or denied goes on.
+
+        Every result is durable as soon as it is complete.
+
+        Raises:
+            SpecInvalid: a strategy is unknown.
+            EntryNotFound: a chat is unknown.
+        """
+        self._check(spec)
+        planned = await plan_cases(self._kernel, spec.cases)
+        evaluation = await self._begin(turn, spec, planned, model)
+        if isinstance(evaluation, EvalEnded):
+            return evaluation
+        scripts = _load_scripts(spec, self._kernel)
+        jobs = self._list_jobs(evaluation, await self._choose_allowed(turn, evaluation, planned))
+        await _run_together([self._work(turn, evaluation, jobs, scripts) for _ in range(spec.parallel)])
+        ended = EvalEnded(
+            evaluation.id,
+            turn.id,
+            turn.inbounds[0].inbound.external_id,
+            evaluation.outcome,
+            evaluation.problem,
+            tuple(evaluation.left_out),
+            tuple(dict.fromkeys(evaluation.gone)),
+        )
+        await self._tape.append([ended.to_entry(key=ended_key(turn.id))])
+        return ended
+
+    def _check(self, spec: EvalSpec) -> None:
+        problems = [
+            f"setups.{name}.strategy: there is no context strategy {show_value(setup.strategy)}"
+            + hint_nearest(setup.strategy, self._kernel.strategies.selectors)
+            for name, setup in spec.setups.items()
+            if setup.strategy and not self._kernel.strategies.has(setup.strategy)
+        ]
+        if problems:
+            raise SpecInvalid(problems)
+
+    async def _begin(
+        self, turn: Turn, spec: EvalSpec, planned: Sequence[PlannedCase], model: str
+    ) -> Evaluation | EvalEnded:
+        """Begin an evaluation, or go on with one; return its end if this very message has it already."""
+        request = turn.inbounds[0].inbound.external_id
+        names = (STARTED, ENDED)
+        facts = (await self._tape.fetch([TapeQuery(EVALS_TAPE, kinds=(Kind.EVENT,), names=names)]))[0]
+        ends = {fact.id: fact for entry in facts if entry.name == ENDED if (fact := EvalEnded.try_of(entry))}
+        for end in ends.values():
+            if end.request == request and end.outcome != "denied":
+                return end
+        for entry in reversed(facts):
+            started = EvalStarted.try_of(entry) if entry.name == STARTED else None
+            if started is None or started.spec != spec.digest or started.version != __version__:
+                continue
+            known = ends.get(started.id)
+            if known is None or known.outcome == "denied":
+                return await self._resume(started.id, spec, entry.id)
+        name = self._kernel.new_id()[:12]
+        digest = await self._tape.put_blob(spec.to_json().encode())
+        started = EvalStarted(
+            id=name,
+            name=spec.name,
+            title=spec.title or spec.name,
+            spec=digest,
+            version=__version__,
+            setups=tuple(spec.setups),
+            planned=len(planned) * len(spec.setups) * spec.repeats,
+            model=model,
+        )
+        (entry,) = await self._tape.append([started.to_entry(key=started_key(name))])
+        return Evaluation(name, spec, entry.id, set())
+
+    async def _resume(self, evaluation: str, spec: EvalSpec, first: int) -> Evaluation:
+        found = await read_results(self._tape.fetch, evaluation, first)
+        done = {entry.key for entry, _ in found if entry.key}
+        return Evaluation(evaluation, spec, first, done, sum(fact.tokens for _, fact in found if fact))
+
+    async def _choose_allowed(
+        self, turn: Turn, evaluation: Evaluation, planned: Sequence[PlannedCase]
+    ) -> list[PlannedCase]:
+        """List the cases whose people allow it. Who asks allows it for their own words."""
+        people, allowed = CasePeople(self._kernel), list[PlannedCase]()
+        for each in planned:
+            found = await people.find(each)
+            evaluation.people[each.name] = None if found is None else frozenset(found - {turn.typing_account})
+            if await self._is_allowed(evaluation, each):
+                allowed.append(each)
+        return allowed
+
+    async def _is_allowed(self, evaluation: Evaluation, planned: PlannedCase) -> bool:
+        """Return true if everybody whose words a case has allows it now; else it is left out."""
+        people = evaluation.people[planned.name]
+        if people is not None and all([await self._consents.has_consented(each, "evaluation") for each in people]):
+            return True
+        if planned.name not in evaluation.left_out:
+            evaluation.left_out.append(planned.name)
+        return False
+
+    def _list_jobs(
+        self, evaluation: Evaluation, planned: Sequence[PlannedCase]
+    ) -> Iterator[tuple[str, PlannedCase, int]]:
+        """Yield what has no result yet: all setups of a case, then the next case, so that a part can be compared."""
+        for repeat in range(1, evaluation.spec.repeats + 1):
+            for each in planned:
+                for setup in evaluation.spec.setups:
+                    if case_key(evaluation.id, setup, each.name, repeat) not in evaluation.done:
+                        yield setup, each, repeat
+
+    async def _work(
+        self,
+        turn: Turn,
+        evaluation: Evaluation,
+        jobs: Iterator[tuple[str, PlannedCase, int]],
+        scripts: Mapping[str, Model],
+    ) -> None:
+        for setup, planned, repeat in jobs:
+            if evaluation.outcome != "complete":
+                return
+            if not await self._is_allowed(evaluation, planned):  # a withdrawal holds at once
+                continue
+            try:
+                fact, usage, entries = await self._run_case(turn, evaluation, (setup, planned, repeat), scripts)
+            except EvalBudgetExceeded as error:
+                evaluation.stop("budget", str(error))
+                return
+            except ModelCallDenied as error:
+                evaluation.stop("denied", turn.texts.english.format_commands(error.notice) or str(error))
+                return
+            except CaseGone as error:
+                log.info("a case is gone", extra={"action": "eval.gone"})
+                log.debug("case gone: %s", error, extra={"action": "eval.gone"})
+                evaluation.gone.append(planned.name)
+                continue
+            await turn.tape.append(usage)
+            if entries and not await self._is_there(planned, entries):  # what it quotes must not come back here
+                evaluation.gone.append(planned.name)
+                continue
+            key = case_key(evaluation.id, setup, planned.name, repeat)
+            await self._tape.append([fact.to_entry(key=key)], if_absent=True)
+
+    async def _is_there(self, planned: PlannedCase, entries: Sequence[TapeEntry]) -> bool:
+        """Return true if the turn that was run again is as it was: what it quotes may have been erased meanwhile."""
+        try:
+            tape = await self._kernel.open_copy(planned.case.chat)
+        except EntryNotFound:
+            return False
+        found = (await tape.fetch([TapeQuery(tape.name, IdRanges((planned.entries,)))]))[0]
+        return all(entry in found for entry in entries)
+
+    async def _run_case(
+        self,
+        host: Turn,
+        evaluation: Evaluation,
+        job: tuple[str, PlannedCase, int],
+        scripts: Mapping[str, Model],
+    ) -> tuple[EvalCaseEnded, list[TapeEntry], Sequence[TapeEntry]]:
+        """Run a case and judge its answer; return the result, the steps that say what it cost, and the entries that it quotes.
+
+        Raises:
+            EvalBudgetExceeded: the evaluation has no tokens left.
+            ModelCallDenied: the bot may not ask a model now.
+            CaseGone: it cannot be run.
+        """
+        (setup, planned, repeat), spec = job, evaluation.spec
+        options, case = spec.setups[setup], planned.case
+        results = {name: (each,) if isinstance(each, str) else each for name, each in case.results.items()}
+        attempt = CaseAttempt(evaluation, options, results, scripts.get(options.script))
+        talk = await open_talk(host, self._kernel, planned, options, [attempt])
+        attempt.record = talk.record
+        if options.script:
+            talk.turn.agent = _with_model(talk.turn.agent, "scripted")
+        started, answer, failure = self._elapsed(), "", ""
+        try:
+            async with asyncio.timeout(spec.timeout) as limit:
+                outcome = await talk.turn.runner.run_model(talk.turn)
+                answer = outcome.text
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            failure = f"no answer within {spec.timeout} seconds"
+        except (EvalBudgetExceeded, ModelCallDenied):
+            await host.tape.append(discarded_steps(talk.turn.tape.delta, PURPOSE))  # what it cost stays a fact
+            raise
+        except (StoreError, LeaseLost):
+            raise
+        except (BubbotError, FeatureFailed) as error:
+            failure = host.texts.english.reason(error)
+        attempt.seconds = self._elapsed() - started
+        delta = talk.turn.tape.delta
+        steps = TurnRecord.of(delta).steps
+        run = await self._describe_run(planned, talk, attempt, answer, steps)
+        scores: list[JudgeScore] = []
+        judging: list[TapeEntry] = []
+        if not failure:
+            scores, judging = await self._judge(host, talk, attempt, spec.judges_of(planned.name), run)
+        usage = [*discarded_steps(delta, PURPOSE), *discarded_steps(judging, PURPOSE)]
+        costs = [StepRecord(entry, entry.data, None, ()).cost for entry in usage]
+        known = [cost for cost in costs if cost is not None]
+        points = [(each.points, each.weight) for each in scores if each.points is not None]
+        verdicts = [each.has_passed for each in scores if each.has_passed is not None]
+        is_whole = bool(verdicts) and not any(each.failure for each in scores)
+        fact = EvalCaseEnded(
+            eval=evaluation.id,
+            setup=setup,
+            case=planned.name,
+            repeat=repeat,
+            chat=case.chat,
+            session=talk.session,
+            tape=talk.tape,
+            rests_on=_find_origins(talk, planned, steps),
+            question=clean(talk.question)[:MAX_QUESTION_CHARS],
+            answer=clean(answer)[:MAX_ANSWER_CHARS],
+            calls=tuple(call.tool for call in run.calls),
+            not_run=attempt.not_run,
+            scores=tuple(scores),
+            score=sum(each * weight for each, weight in points) / sum(weight for _, weight in points)
+            if points and not any(each.failure for each in scores)
+            else None,
+            has_passed=False if failure else all(verdicts) if is_whole else None,
+            model=steps[-1].model if steps else "",
+            steps=len(steps),
+            input_tokens=sum(step.input_tokens for step in steps),
+            output_tokens=sum(step.output_tokens for step in steps),
+            judge_tokens=attempt.judge_tokens,
+            cost=sum(known) if known and len(known) == len(costs) else None,
+            seconds=round(attempt.seconds, 3),
+            failure=clean(failure)[:MAX_FAILURE_CHARS],
+        )
+        host.tape.raise_source(talk.turn.tape.source)
+        await talk.turn.tape.discard()
+        if talk.outer.id:
+            await talk.outer.discard()
+        return fact, usage, talk.entries
+
+    async def _describe_run(
+        self, planned: PlannedCase, talk: CaseTalk, attempt: CaseAttempt, answer: str, steps: Sequence[StepRecord]
+    ) -> JudgedRun:
+        """Collect what judges see of a run."""
+        head = await talk.turn.tape.head()
+        known = [cost for step in steps if (cost := step.cost) is not None]
+        return JudgedRun(
+            answer=answer,
+            expected=planned.case.expect or None,
+            calls=tuple(
+                JudgedCall(
+                    plain.name.replace("_", ".", 1),
+                    _read_arguments(plain.arguments),
+                    str((call.result or {}).get("content", "")),
+                    call.is_error,
+                )
+                for step in steps
+                for call in step.calls
+                for plain in (unwrap_call(ToolCall(call.id, call.name, call.arguments)),)
+            ),
+            existing=frozenset(entry for entry in find_citations(answer) if 1 <= entry <= head),
+            messages=tuple(attempt.messages),
+            tokens=sum(step.input_tokens + step.output_tokens for step in steps),
+            usd=sum(known) if known and len(known) == len(steps) else None,
+            seconds=attempt.seconds,
+        )
+
+    async def _judge(
+        self, host: Turn, talk: CaseTalk, attempt: CaseAttempt, judges: Sequence[EvalJudge], run: JudgedRun
+    ) -> tuple[list[JudgeScore], list[TapeEntry]]:
+        """Let the judges judge; return what they say, and the steps of those that are models."""
+        attempt.is_judging = True
+        forks: list[ForkedTape] = []
+        try:
+            scores = [
+                await judge_answer(each, run, self._make_ask(host, talk, attempt, each, forks)) for each in judges
+            ]
+            if attempt.stopped is not None:  # the judge made a failure of it
+                raise attempt.stopped
+            return scores, [entry for fork in forks for entry in fork.delta]
+        finally:
+            for fork in forks:
+                host.tape.raise_source(fork.source)
+                await fork.discard()
+
+    def _make_ask(
+        self, host: Turn, talk: CaseTalk, attempt: CaseAttempt, judge: EvalJudge, forks: list[ForkedTape]
+    ) -> Ask:
+        """Build the function with which a judge asks a model, without tools."""
+
+        async def ask(system: str, messages: Sequence[Mapping[str, Any]]) -> str:
+            fork = await talk.outer.fork(stamp={"origin": PURPOSE})
+            forks.append(fork)
+            agent = Agent(model=str(judge.settings.get("model", "")), memory=NO_MEMORY)
+            turn = host.derive(
+                fork, origin=PURPOSE, message_ids=(), allowed_tools=frozenset(), metadata=[attempt], agent=agent
+            )
+            turn.inbounds = talk.turn.inbounds
+            try:
+                return (await turn.runner.ask(turn, system, [dict(each) for each in messages], purpose="judge")).text
+            except (StoreError, LeaseLost, EvalBudgetExceeded, ModelCallDenied) as error:
+                attempt.stopped = error
+                raise
+
+        return ask
+
+    # Middleware
+
+    async def around_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        """Keep the calls of an evaluation within its tokens, and let a script answer instead of the model.
+
+        Raises:
+            EvalBudgetExceeded: the call needs more tokens than are left.
+        """
+        attempt = call.turn.find_metadata(CaseAttempt)
+        if attempt is None:
+            return await call_next(call)
+        evaluation = attempt.evaluation
+        needed = call.count_input()
+        left = evaluation.spec.tokens - evaluation.tokens - evaluation.reserved
+        if needed > left:
+            raise EvalBudgetExceeded(left, needed)
+        if not attempt.is_judging:
+            system = {"role": "system", "content": call.request.system}
+            attempt.messages = (system, *call.request.messages)
+            if attempt.script is not None:
+                call.model = attempt.script
+        evaluation.reserved += needed
+        try:
+            reply = await call_next(call)
+        finally:
+            evaluation.reserved -= needed
+        used = (reply.usage.input_tokens or needed) + (reply.usage.output_tokens or estimate_tokens(reply.text))
+        evaluation.tokens += used
+        attempt.judge_tokens += used if attempt.is_judging else 0
+        return reply
+
+    async def around_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
+        """Answer the calls of a case: nothing is done.
+
+        Raises:
+            ToolFailed: the call has no result, or one that is a failure.
+        """
+        attempt = call.turn.find_metadata(CaseAttempt)
+        if attempt is None:
+            return await call_next(call)
+        if attempt.setup.tools == "refused":
+            attempt.not_run += 1
+            raise ToolFailed(REFUSED)
+        if (result := attempt.find_result(call)) is not None:
+            if call.tool.effect.source is Source.WORLD:
+                call.turn.tape.raise_source(Source.WORLD)
+            if result.startswith(ERROR_PREFIX):
+                raise ToolFailed(result.removeprefix(ERROR_PREFIX).strip())
+            return result
+        if attempt.setup.tools == "live" and _only_reads_here(call):
+            return await call_next(call)
+        attempt.not_run += 1
+        raise ToolFailed(NOT_RUN)
+
+
+async def _run_together(workers: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run workers to their end. If one raises, or the caller is cancelled, all have ended when this raises."""
+    tasks = [asyncio.create_task(worker) for worker in workers]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _only_reads_here(call: ToolInvocation) -> bool:
+    """Return true for a call that only reads what is stored here."""
+    effects = [call.tool.effect, *([call.plan.effect] if call.plan is not None else [])]
+    return all(
+        each.kind is EffectKind.READ and not (each.has_network and each.source is Source.WORLD) for each in effects
+    )
+
+
+def _read_arguments(text: str) -> Any:
+    """Return the arguments of a call as JSON; the text as it is if it is none."""
+    try:
+        return json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        return text
+
+
+def _with_model(agent: Agent, model: str) -> Agent:
+    return replace(agent, model=model)
+
+
+def _find_origins(talk: CaseTalk, planned: PlannedCase, steps: Sequence[StepRecord]) -> list[Any]:
+    """Return what the answer rests on: the entries of the turn, and what its models were shown, by tape."""
+    if not talk.tape:
+        return []
+    base = talk.outer.base
+    spans: dict[str, list[Span]] = {talk.tape: [planned.entries]}
+    for step in steps:
+        spans[talk.tape] += cut_spans(step.shown, base)
+        for tape, shown in step.shown_elsewhere:
+            spans.setdefault(tape, []).extend(shown)
+    return [[tape, [list(span) for span in union(found)]] for tape, found in spans.items()]
+
+
+def _load_scripts(spec: EvalSpec, kernel: Kernel) -> dict[str, Model]:
+    """Make the models that answer from scripts. Raise `SpecInvalid` for a script that cannot be used."""
+    models: dict[str, Model] = {}
+    for name, text in spec.scripts.items():
+        factory = plugins.load("bubbot.models", "scripted")
+        try:
+            models[name] = factory(ModelOptions("scripted", kernel.home, {"script": json.loads(text)}))
+        except (ConfigError, ValueError) as error:
+            raise SpecInvalid([f"{name}: the script cannot be used ({error})"]) from error
+    return models
+
+
+async def read_results(
+    fetch: Callable[[Sequence[TapeQuery]], Any], evaluation: str, first: int
+) -> list[tuple[TapeEntry, EvalCaseEnded | None]]:
+    """Read the results of an evaluation in the order of the tape, each with its entry; erased ones have no fact.
+
+    Args:
+        first: the entry of its beginning.
+    """
+    part, prefix = IdRanges(((first, None),)), f"{started_key(evaluation)}:"
+    found: Sequence[TapeEntry] = (await fetch([TapeQuery(EVALS_TAPE, part, kinds=(Kind.EVENT,))]))[0]
+    return [
+        (entry, None if entry.erased else EvalCaseEnded.try_of(entry))
+        for entry in found
+        if (entry.key or "").startswith(prefix) and (entry.erased or entry.name == CASE)
+    ]

@@ -1,0 +1,267 @@
+"""Judges that are code: the text of an answer, what it cites, the tools that were used, cost and time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, NoReturn
+
+from bubbot.features.judge.judges.judging import (
+    COUNTED_UP,
+    FAIL,
+    PASS,
+    PASS_OR_FAIL,
+    JudgedRun,
+    JudgeFailed,
+    JudgeResult,
+    ScoreScale,
+    find_citations,
+    pass_unless,
+)
+from bubbot.features.judge.judges.settings import (
+    CitedSettings,
+    CostSettings,
+    ExactSettings,
+    JsonSchemaSettings,
+    PythonSettings,
+    RegexSettings,
+    TimeSettings,
+    UsedToolsSettings,
+    find_schema_problem,
+    show_value,
+)
+
+JUDGE_GROUP = "bubbot.judges"
+"""A package offers a function under a name: it gets a `JudgedRun` and returns a `JudgeResult`, at once or as a coroutine."""
+MAX_SCHEMA_PROBLEMS = 5
+_FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*\r?$", re.M | re.S | re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactJudge:
+    """Compares the answer with a text."""
+
+    name: str
+    settings: ExactSettings
+    scale: ScoreScale = PASS_OR_FAIL
+
+    def judge(self, run: JudgedRun) -> JudgeResult:
+        """Pass an answer that is the text."""
+        wanted = _need_text(self.name, "text", self.settings.text, run)
+        if self._fold(run.answer) == self._fold(wanted):
+            return pass_unless([])
+        return pass_unless([f"the answer is {show_value(run.answer)}, and should be {show_value(wanted)}"])
+
+    def _fold(self, text: str) -> str:
+        text = " ".join(text.split()) if self.settings.ignore_space else text
+        return text.casefold() if self.settings.ignore_case else text
+
+
+@dataclass(frozen=True, slots=True)
+class RegexJudge:
+    """Looks for a regular expression in the answer."""
+
+    name: str
+    settings: RegexSettings
+    scale: ScoreScale = PASS_OR_FAIL
+
+    def judge(self, run: JudgedRun) -> JudgeResult:
+        """Pass an answer in which it is found, or not found if it has to be absent."""
+        pattern = _need_text(self.name, "pattern", self.settings.pattern, run)
+        try:
+            compiled = re.compile(pattern, re.IGNORECASE if self.settings.ignore_case else 0)
+        except re.error as error:
+            raise JudgeFailed(self.name, f"{pattern!r} is not a regular expression: {error}") from error
+        found = compiled.fullmatch(run.answer) if self.settings.whole else compiled.search(run.answer)
+        if self.settings.absent:
+            return pass_unless([f"the answer has {show_value(found[0])}, which matches {pattern!r}"] if found else [])
+        return pass_unless([] if found else [f"nothing in the answer matches {pattern!r}"])
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchemaJudge:
+    """Reads the answer as JSON and checks it against a JSON Schema."""
+
+    name: str
+    settings: JsonSchemaSettings
+    scale: ScoreScale = PASS_OR_FAIL
+
+    def judge(self, run: JudgedRun) -> JudgeResult:
+        """Pass an answer that is JSON and fits."""
+        schema = run.expected if self.settings.schema is None else self.settings.schema
+        if self.settings.schema is None and (problem := find_schema_problem(schema)):
+            raise JudgeFailed(self.name, f"the expectation of the case is no JSON Schema: {problem}")
+        try:
+            value = json.loads(self._find_json(run.answer), parse_constant=_refuse_constant)
+        except ValueError as error:
+            return pass_unless([f"the answer is not JSON: {error}"])
+        except RecursionError:
+            return pass_unless(["the JSON is nested too deep"])
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import relevance
+        from referencing import Registry
+        from referencing.exceptions import Unresolvable
+
+        registry: Registry[Any] = Registry()  # an empty one: nothing is fetched
+        try:
+            errors = sorted(
+                Draft202012Validator(schema, registry=registry).iter_errors(value), key=relevance, reverse=True
+            )
+        except RecursionError as error:
+            raise JudgeFailed(
+                self.name, "the JSON Schema is nested too deep, or refers to itself without an end"
+            ) from error
+        except Unresolvable as error:
+            raise JudgeFailed(self.name, f"the JSON Schema refers to {error.ref!r}, which it does not have") from error
+        return pass_unless([f"at {error.json_path}: {error.message}" for error in errors[:MAX_SCHEMA_PROBLEMS]])
+
+    def _find_json(self, answer: str) -> str:
+        fences = _FENCE.findall(answer) if self.settings.fenced else []
+        return str(fences[0]) if len(fences) == 1 else answer
+
+
+@dataclass(frozen=True, slots=True)
+class PythonJudge:
+    """Asks a function of a package."""
+
+    name: str
+    settings: PythonSettings
+    function: Callable[[JudgedRun], JudgeResult | Awaitable[JudgeResult]]
+
+    @property
+    def scale(self) -> ScoreScale:
+        """The scale that the settings declare."""
+        settings = self.settings
+        return ScoreScale(settings.low, settings.high, settings.pass_at, settings.lower_is_better)
+
+    def judge(self, run: JudgedRun) -> JudgeResult | Awaitable[JudgeResult]:
+        """Return what the function returns."""
+        return self.function(run)
+
+
+@dataclass(frozen=True, slots=True)
+class CitedJudge:
+    """Looks whether the entries that the answer names are there."""
+
+    name: str
+    settings: CitedSettings
+    scale: ScoreScale = PASS_OR_FAIL
+
+    def judge(self, run: JudgedRun) -> JudgeResult:
+        """Pass an answer that names enough entries, all of which exist."""
+        cited = find_citations(run.answer)
+        problems = [f"#{entry} is cited and does not exist" for entry in cited if entry not in run.existing]
+        if len(cited) < self.settings.least:
+            problems.append(f"the answer cites {len(cited)} entries, and should cite {self.settings.least} at least")
+        return pass_unless(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedToolsJudge:
+    """Looks which tools were called."""
+
+    name: str
+    settings: UsedToolsSettings
+    scale: ScoreScale = PASS_OR_FAIL
+
+    def judge(self, run: JudgedRun) -> JudgeResult:
+        """Pass a run with the calls of the settings."""
+        every = [call.tool for call in run.calls]
+        counted = [call.tool for call in run.calls if self.settings.failed_count or not call.is_failed]
+        problems = self._check_order(every, counted)
+        for pattern, least in self.settings.least.items():
+            if (count := _count(pattern, counted)) < least:
+                problems.append(f"{pattern} was called {count} times, and should be {least} times at least")
+        for pattern, most in self.settings.most.items():
+            if (count := _count(pattern, every)) > most:
+                problems.append(f"{pattern} was called {count} times, and may be {most} times at most")
+        return pass_unless(problems)
+
+    def _check_order(self, every: list[str], counted: list[str]) -> list[str]:
+        wanted = self.settings.calls
+        if self.settings.order == "exactly":
+            # A failed call is a call, too: by default it is one that should not be there.
+            fits = len(every) == len(counted) == len(wanted) and all(map(fnmatchcase, every, wanted))
+            return [] if fits else [f"the calls are {_list(every)}, and should be {_list(wanted)}"]
+        if self.settings.order == "sequence":
+            rest = iter(counted)
+            missing = [pattern for pattern in wanted if not any(fnmatchcase(tool, pattern) for tool in rest)]
+            return [f"the calls are {_list(counted)}, without {missing[0]} in its place"] if missing else []
+        return [
+            f"{pattern} was called {count} times, and should be {times} times at least"
+            for pattern, times in Counter(wanted).items()
+            if (count := _count(pattern, counted)) < times
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class CostJudge:
+    """Scores what a run cost."""
+
+    name: str
+    settings: CostSettings
+
+    @property
+    def scale(self) -> ScoreScale:
+        """From nothing upwards."""
+        return _count_up_to(self.settings.most)
+
+    def judge(self, run: JudgedRun) -> JudgeResult:
+        """Return the amount. Raise `JudgeFailed` if the cost is not known."""
+        if self.settings.unit == "tokens":
+            return _score_amount(run.tokens, self.settings.most, "tokens")
+        if run.usd is None:
+            raise JudgeFailed(self.name, 'the cost is unknown: give the model a price, or write unit = "tokens"')
+        return _score_amount(run.usd, self.settings.most, "US dollars")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeJudge:
+    """Scores how long a run took."""
+
+    name: str
+    settings: TimeSettings
+
+    @property
+    def scale(self) -> ScoreScale:
+        """From nothing upwards."""
+        return _count_up_to(self.settings.most)
+
+    def judge(self, run: JudgedRun) -> JudgeResult:
+        """Return the seconds."""
+        return _score_amount(run.seconds, self.settings.most, "seconds")
+
+
+def _need_text(judge: str, field: str, text: str | None, run: JudgedRun) -> str:
+    """Return the text of the settings, or the expectation of the case. Raise `JudgeFailed` if there is neither."""
+    if text is not None:
+        return text
+    if isinstance(run.expected, str):
+        return run.expected
+    raise JudgeFailed(judge, f"the case expects {show_value(run.expected)}: write a text there, or set {field}")
+
+
+def _count_up_to(most: float | None) -> ScoreScale:
+    return COUNTED_UP if most is None else ScoreScale(COUNTED_UP.low, COUNTED_UP.high, most, is_lower_better=True)
+
+
+def _score_amount(amount: float, most: float | None, unit: str) -> JudgeResult:
+    if most is None or amount <= most:
+        return JudgeResult(amount, "" if most is None else PASS, f"{amount:,.6g} {unit}")
+    return JudgeResult(amount, FAIL, f"{amount:,.6g} {unit}, which is more than {most:,.6g}")
+
+
+def _count(pattern: str, tools: list[str]) -> int:
+    return sum(fnmatchcase(tool, pattern) for tool in tools)
+
+
+def _list(tools: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(tools) or "none"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"JSON has no number {name}")

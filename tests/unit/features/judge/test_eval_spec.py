@@ -1,0 +1,180 @@
+"""The files of evaluations: what they take, and how everything that is wrong is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bubbot.errors import ValueInvalid
+from bubbot.features.judge.evals.judging import check_judge, find_points, passes
+from bubbot.features.judge.evals.library import SUITES, EvalLibrary
+from bubbot.features.judge.evals.spec import EvalSpec, SpecInvalid, load_spec, parse_spec
+from bubbot.features.judge.judges.judging import COUNTED_UP, ScoreScale
+from bubbot.features.judge.judges.settings import KINDS
+from tests.docs.pages import ROOT, blocks
+
+GOOD = """
+[setups.one]
+[cases.hello]
+message = "hello"
+[[judges]]
+kind = "exact"
+text = "Hi."
+"""
+
+
+def read(text: str) -> EvalSpec:
+    return parse_spec(text, "try", check_judge)
+
+
+def find_problems(text: str) -> Sequence[str]:
+    with pytest.raises(SpecInvalid) as caught:
+        read(text)
+    return caught.value.problems
+
+
+def test_a_short_evaluation_has_defaults_for_the_rest() -> None:
+    spec = read(GOOD)
+    assert (spec.name, spec.repeats, spec.parallel, spec.setups["one"].tools) == ("try", 1, 4, "record")
+    (judge,) = spec.judges
+    assert (judge.name, judge.kind, judge.settings, judge.pass_at) == ("exact", "exact", {"text": "Hi."}, None)
+
+
+def test_its_digest_is_that_of_what_it_says() -> None:
+    assert read(GOOD).digest == read(GOOD.replace("\n[", "\n\n[")).digest
+    assert read(GOOD).digest != read(GOOD.replace("hello", "hallo")).digest
+    assert read(GOOD).digest != read(GOOD).choose(model="provider/model").digest
+
+
+@pytest.mark.parametrize("page", ["docs/howto/evaluate.md", "docs/zh/howto/evaluate.md"])
+def test_the_example_of_the_page_can_be_run(page: str) -> None:
+    (block,) = [block for block in blocks(ROOT / page) if block.language == "ini"]
+    spec = read(block.text)
+    assert (list(spec.setups), list(spec.cases), len(spec.judges)) == (["now", "new"], ["train", "family"], 2)
+
+
+def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> None:
+    problems = find_problems(
+        """
+        repeat = 3
+        parallel = 0
+        tokens = "many"
+        [setups.one]
+        tools = "recorded"
+        [setups.Two]
+        modell = "x"
+        [cases.both]
+        chat = "telegram:42"
+        message = "hello"
+        [cases.neither]
+        expect = "x"
+        [cases.from]
+        message = "hello"
+        from = 3
+        [cases.order]
+        chat = "telegram:42"
+        from = 9
+        to = 3
+        [cases.said]
+        message = "hello"
+        history = [{ who = "Ann", txt = "x" }]
+        [[judges]]
+        kind = "exakt"
+        [[judges]]
+        kind = "regex"
+        pattern = "("
+        pas = 1
+        cases = ["bth"]
+        """
+    )
+    assert list(problems) == [
+        "repeat: unknown key; did you mean 'repeats'?",
+        "parallel: it is 0, and must be a whole number from 1 to 64",
+        "tokens: it is 'many', and must be a whole number from 1 to 1000000000000",
+        "setups.one.tools: it is 'recorded', and must be one of record, refused, live; did you mean 'record'?",
+        "setups.'Two': 'Two' is not the name of a setup: write 1 to 40 small letters, digits, _ and -, a letter first",
+        "setups.'Two'.modell: unknown key; did you mean 'model'?",
+        "cases.said.history[0].txt: unknown key; did you mean 'text'?",
+        "cases.said.history[0].text: it is missing, and must be a text in quotes",
+        "cases.both: it has both chat and message: write chat for a slice of a tape, or message for a made talk",
+        "cases.neither: it has neither chat nor message: write chat for a slice of a tape, or message for a made talk",
+        "cases.from.from: it belongs to a slice: write the chat, too",
+        "cases.order.to: it is 3, and must not be below from, which is 9",
+        f"judges[0].kind: it is 'exakt', and must be one of {', '.join(KINDS)}; did you mean 'exact'?",
+        "judges[1].pas: unknown key; did you mean 'pass'?",
+        "judges[1].cases: there is no case 'bth'; did you mean 'both'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = [", "try.toml is not TOML"),
+        ("", "setups: an evaluation needs at least one setup: write a table [setups.NAME]"),
+        ("setups = 3", "setups: it is 3, and must be tables [setups.NAME]"),
+        (GOOD.replace("[[judges]]", "[judges]"), "judges: an evaluation needs at least one judge"),
+        (f"{GOOD}[[judges]]\nkind = 'exact'\n", "judges[1].name: another judge is called 'exact': write another name"),
+        (f"{GOOD}[[judges]]\nname = 'x'\n", "judges[1].kind: it is missing"),
+        (GOOD.replace("[setups.one]", "[setups.one]\nscript = '../x.json'"), "setups.one.script: it is '../x.json'"),
+        (GOOD.replace("[setups.one]", "[setups.one]\nscript = 'x.json'\nmodel = 'y'"), "the setup has a model, too"),
+        (
+            f"{GOOD}[[judges]]\nkind = 'model'\nmodel = 'x'\nrubric = 'y'\npairwise = true\n",
+            "judges[1].pairwise: it compares two answers",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_its_fix(text: str, problem: str) -> None:
+    assert problem in "\n".join(find_problems(text))
+
+
+def test_scripts_stand_beside_the_file_and_belong_to_what_is_evaluated(tmp_path: Path) -> None:
+    path = tmp_path / "try.toml"
+    path.write_text(GOOD.replace("[setups.one]", "[setups.one]\nscript = 'x.json'"))
+    with pytest.raises(SpecInvalid, match=r"'x\.json' cannot be read"):
+        load_spec(path, check_judge)
+    (tmp_path / "x.json").write_text("{}")
+    first = load_spec(path, check_judge)
+    (tmp_path / "x.json").write_text('{"rules": []}')
+    assert (first.scripts, load_spec(path, check_judge).digest != first.digest) == ({"x.json": "{}"}, True)
+    assert first.choose(model="provider/model").scripts == {}
+
+
+def test_some_setups_run_alone() -> None:
+    spec = read(GOOD.replace("[setups.one]", "[setups.one]\n[setups.two]"))
+    assert list(spec.choose(["two"]).setups) == ["two"]
+    with pytest.raises(SpecInvalid, match="there is no setup 'tow'; did you mean 'two'"):
+        spec.choose(["tow"])
+
+
+def test_a_home_has_its_own_evaluations_and_the_suites(tmp_path: Path) -> None:
+    library = EvalLibrary(tmp_path)
+    assert library.list_names() == list(SUITES)
+    assert len(library.load("everyday").cases) == 10
+    (tmp_path / "evals").mkdir()
+    (tmp_path / "evals/everyday.toml").write_text(GOOD)
+    assert list(library.load("everyday").cases) == ["hello"], "a file of the home comes first"
+    with pytest.raises(ValueInvalid):
+        library.load("../everyday")
+
+
+@pytest.mark.parametrize(
+    ("scale", "score", "pass_at", "passed", "points"),
+    [
+        (ScoreScale(), 0.5, None, True, 0.5),
+        (ScoreScale(1, 5), 2, None, False, 0.25),
+        (ScoreScale(1, 5, 4), 4, None, True, 0.75),
+        (ScoreScale(1, 5, 4), 4, 4.5, False, 0.75),
+        (ScoreScale(0, 10, 3, is_lower_better=True), 2, None, True, 0.8),
+        (COUNTED_UP, 7, None, None, None),
+        (COUNTED_UP, 7, 10, True, 1.0),
+        (COUNTED_UP, 11, 10, False, 0.0),
+    ],
+)
+def test_a_score_becomes_points_of_which_more_are_better(
+    scale: ScoreScale, score: float, pass_at: float | None, passed: bool | None, points: float | None
+) -> None:
+    found = passes(scale, score, pass_at)
+    assert found is passed
+    assert (None if found is None else find_points(scale, score, has_passed=found)) == points
