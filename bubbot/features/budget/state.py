@@ -166,7 +166,10 @@ def combine_answered(states: Sequence[BudgetState]) -> dict[str, str]:
 
 
 def _combine_states(states: Sequence[BudgetState]) -> BudgetState:
-    """Add up the states of shards; a call is on one of them."""
+    """Add up the states of shards; a call is on one of them.
+
+    Each shard drops the totals of days that are over for itself, so that for a time a part of such a day may be left.
+    """
     total = BudgetState(failing=dict(combine_failing(states)), answered=combine_answered(states))
     for state in states:
         total.day = max(total.day, state.day)
