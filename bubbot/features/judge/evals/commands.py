@@ -217,5 +217,5 @@ COMMANDS = make_group(
     "everyday. Nothing of any chat is changed.",
     section="Look",
     help_line="evaluate answers over cases, and compare setups",
-    run={"is_answered_without_home": False},
+    run={"begins_home": True},
 )
