@@ -17,6 +17,8 @@ SQUARE_SIGNS = "【】〔〕〖〗〘〙〚〛⁅⁆⟦⟧⟬⟭⦋⦌⦍⦎⦏�
 """Other characters that look like square brackets."""
 ANGLED_SIGNS = "<＜﹤‹〈〈⟨ᐸ˂❮❰⧼≺"
 """Characters that look like the beginning of a tag."""
+MAX_VALUE_CHARS = 60
+"""Characters of a wrong value that are shown."""
 _LANGUAGE = r"(?ai)[a-z]{2,8}(-[a-z0-9]{1,8}){0,4}"
 _SURROGATE = "[\ud800-\udfff]"
 _UNITS = ((10**9, "GB"), (10**6, "MB"))
@@ -174,6 +176,13 @@ def did_you_mean(
 
     close = get_close_matches(word.lower(), candidates, n=1)
     return f"{before}did you mean {close[0] + rest!r}{after}" if close else otherwise
+
+
+def show_value(value: object) -> str:
+    """Return a wrong value as people write it, at most `MAX_VALUE_CHARS` characters of it."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    short = text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
+    return repr(short) if isinstance(value, str) else short
 
 
 def replace_controls(text: str) -> str:

@@ -9,7 +9,8 @@ from bubbot.features.tasks.config import find_placeholders
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.schema import TaskNode
-from bubbot.features.tasks.sources import Problem, hint_nearest, list_words
+from bubbot.features.tasks.sources import Problem, list_words
+from bubbot.formatting import did_you_mean
 from bubbot.ports.channel import Role
 
 _OF_MODELS = ("agent", "model", "strategy", "tools", "allow", "artifact")
@@ -117,7 +118,7 @@ class _Checker:
             ("model", "a model", node.model, self._models),
         ):
             if value and names is not None and value not in names:
-                hint = hint_nearest(value, names, otherwise=f"; there are: {list_words(sorted(names))}")
+                hint = did_you_mean(value, names, otherwise=f"; there are: {list_words(sorted(names))}", before="; ")
                 yield Problem(f"nodes.{name}.{field}", f"{value!r} is not {what}{hint}")
         for pattern in node.tools:
             yield from self._check_tool(f"nodes.{name}.tools", pattern)
@@ -129,7 +130,7 @@ class _Checker:
     def _check_tool(self, where: str, pattern: str) -> Iterator[Problem]:
         matching = [tool for tool in self._tools if fnmatchcase(tool, pattern)]
         if not matching:
-            yield Problem(where, f"{pattern!r} names no tool{hint_nearest(pattern, self._tools)}")
+            yield Problem(where, f"{pattern!r} names no tool{did_you_mean(pattern, self._tools, before='; ')}")
         elif not any(self._role.at_least(self._tools[tool]) for tool in matching):
             least = next(role for role in Role if any(self._tools[tool] is role for tool in matching))
             yield Problem(where, f"a {self._role.value} may not use {pattern!r}, which needs the role {least.value}")
@@ -152,7 +153,7 @@ class _Checker:
         for place, text in enumerate(node.allow):
             tool = text.partition(":")[0]
             if not any(fnmatchcase(tool, pattern) for pattern in node.tools):
-                hint = hint_nearest(tool, node.tools, otherwise=f"; it may use: {list_words(node.tools)}")
+                hint = did_you_mean(tool, node.tools, otherwise=f"; it may use: {list_words(node.tools)}", before="; ")
                 yield Problem(f"nodes.{name}.allow[{place}]", f"the node may not use {tool}{hint}")
 
     def _check_placeholders(self, name: str, node: TaskNode) -> Iterator[Problem]:
@@ -163,12 +164,14 @@ class _Checker:
                 if any(each.startswith(f"{key}.") for each in self._config):
                     message = f"{{{key}}} stands for a table of the config: name one of its keys"
                 else:
-                    hint = hint_nearest(key, self._config, otherwise=f"; for the words {{{key}}} write {{{{{key}}}}}")
+                    hint = did_you_mean(
+                        key, self._config, otherwise=f"; for the words {{{key}}} write {{{{{key}}}}}", before="; "
+                    )
                     message = f"{{{key}}} names no key of the config{hint}"
                 yield Problem(f"nodes.{name}.{field}", message)
 
     def _hint_node(self, name: str) -> str:
-        return hint_nearest(name, self._nodes, otherwise=f"; there are: {list_words(self._nodes)}")
+        return did_you_mean(name, self._nodes, otherwise=f"; there are: {list_words(self._nodes)}", before="; ")
 
 
 def _changed(node: TaskNode, names: Collection[str]) -> list[str]:

@@ -8,15 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from bubbot.features.tasks.sources import (
-    DefinitionInvalid,
-    Problem,
-    find_non_json,
-    hint_nearest,
-    is_too_deep,
-    list_words,
-    show_value,
-)
+from bubbot.features.tasks.sources import DefinitionInvalid, Problem, find_non_json, is_too_deep, list_words
+from bubbot.formatting import did_you_mean, show_value
 from bubbot.tape.entry import canonical, encode
 
 PRODUCT, HOME, TASK, RUN = "product", "home", "task", "run"
@@ -87,7 +80,7 @@ def parse_overrides(words: Sequence[str], known: Collection[str]) -> list[tuple[
 
 
 def _explain_unknown(key: str, known: Collection[str]) -> str:
-    hint = hint_nearest(key, known, otherwise=f"; there are: {list_words(known)}")
+    hint = did_you_mean(key, known, otherwise=f"; there are: {list_words(known)}", before="; ")
     return f"no layer of the config has this key{hint}"
 
 

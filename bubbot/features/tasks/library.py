@@ -12,8 +12,9 @@ from bubbot.features.tasks.check import check_definition
 from bubbot.features.tasks.definition import TaskDefinition, is_task_name, list_definitions, load_definition
 from bubbot.features.tasks.harness.dead_steps import find_dead_steps
 from bubbot.features.tasks.harness.feature_files import HarnessInvalid
-from bubbot.features.tasks.sources import Problem, hint_nearest, read_toml
+from bubbot.features.tasks.sources import Problem, read_toml
 from bubbot.features.tasks.vocabulary import read_harness
+from bubbot.formatting import did_you_mean
 from bubbot.ports.channel import Role
 from bubbot.tool import Tool
 
@@ -60,7 +61,7 @@ class TaskLibrary:
         name = name.strip()
         names = self.list_names()
         if name not in names:
-            raise ValueInvalid("task_unknown", task=name, hint=hint_nearest(name, names, otherwise=""))
+            raise ValueInvalid("task_unknown", task=name, hint=did_you_mean(name, names, otherwise="", before="; "))
         return load_definition(self.folder / name, self._product, self._read_home_config())
 
     def _read_home_config(self) -> Mapping[str, Any]:

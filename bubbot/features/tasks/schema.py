@@ -11,15 +11,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from bubbot.features.tasks.contracts import find_contract_problems
-from bubbot.features.tasks.sources import (
-    DefinitionInvalid,
-    Problem,
-    hint_nearest,
-    list_words,
-    read_json,
-    read_toml,
-    show_value,
-)
+from bubbot.features.tasks.sources import DefinitionInvalid, Problem, list_words, read_json, read_toml
+from bubbot.formatting import did_you_mean, show_value
 
 SCHEMA_FILE = "task.toml"
 NODE_NAME = r"[a-z][a-z0-9_-]{0,31}"
@@ -221,7 +214,8 @@ class _Reader:
             path = _name_path(prefix, key)
             if key not in fields:
                 self._report(
-                    path, f"unknown key{hint_nearest(key, fields, otherwise=f'; there are: {list_words(fields, 30)}')}"
+                    path,
+                    f"unknown key{did_you_mean(key, fields, otherwise=f'; there are: {list_words(fields, 30)}', before='; ')}",
                 )
             elif key not in ("nodes", "artifact"):
                 length = _read_length(value) if key in _LENGTHS else value
@@ -298,7 +292,7 @@ def _explain(path: str, value: Any, annotation: Any, form: str = "") -> list[Pro
         case msgspec.inspect.LiteralType():
             choices = [str(each) for each in get_args(_without_marks(annotation))]
             form = f"one of {', '.join(choices)}"
-            hint = hint_nearest(value, choices) if isinstance(value, str) else ""
+            hint = did_you_mean(value, choices, before="; ") if isinstance(value, str) else ""
     return [Problem(path, f"it is {show_value(value)}, and must be {form}{hint}")]
 
 

@@ -15,12 +15,8 @@ from bubbot.errors import ConfigError
 
 MAX_DEPTH = 64
 """How deep the tables and lists of a source may be nested."""
-MAX_SHOWN_CHARS = 60
-"""Characters of a wrong value that are repeated."""
 MAX_SHOWN_PROBLEMS = 20
 """Problems that an error spells out."""
-MIN_LIKENESS = 60
-"""The required similarity of two names, of 100: `serch` and `search` have 91."""
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 
 
@@ -60,28 +56,11 @@ class DefinitionInvalid(ConfigError):
         self.problems = tuple(problems)
 
 
-def hint_nearest(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:
-    """Return the end of a sentence about an unknown word: "; did you mean 'x'?", or `otherwise` if no candidate is close."""
-    from rapidfuzz import fuzz, process  # most words are known
-
-    near = process.extractOne(
-        word, sorted(candidates), scorer=fuzz.ratio, processor=str.lower, score_cutoff=MIN_LIKENESS
-    )
-    return f"; did you mean {near[0]!r}?" if near else otherwise
-
-
 def list_words(words: Iterable[str], most: int = 12) -> str:
     """Return words with commas between them, and how many there are more."""
     shown = list(words)
     rest = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + rest if shown else "none"
-
-
-def show_value(value: object) -> str:
-    """Return a wrong value as people write it, at most `MAX_SHOWN_CHARS` characters of it."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    short = text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
-    return repr(short) if isinstance(value, str) else short
 
 
 def read_toml(text: str, path: str) -> dict[str, Any]:

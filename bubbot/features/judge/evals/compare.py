@@ -20,8 +20,8 @@ from bubbot.features.judge.evals.report import (
     read_report,
     shorten,
 )
-from bubbot.features.judge.evals.spec import hint_nearest
 from bubbot.features.judge.statistics import Verdict, compare_setups
+from bubbot.formatting import did_you_mean
 from bubbot.texts import Texts
 
 if TYPE_CHECKING:
@@ -128,7 +128,11 @@ async def _find_side(fetch: Fetch, word: str) -> tuple[EvalReport, str]:
         setup = setups[0]
     if setup not in setups:
         raise ValueInvalid(
-            "eval_setup_unknown", eval=name, setup=setup, setups=", ".join(setups), hint=hint_nearest(setup, setups)
+            "eval_setup_unknown",
+            eval=name,
+            setup=setup,
+            setups=", ".join(setups),
+            hint=did_you_mean(setup, setups, before="; "),
         )
     return await read_report(fetch, known), setup
 

@@ -10,12 +10,12 @@ from msgspec import structs
 
 from bubbot.errors import ConfigError
 from bubbot.features.judge.evals.facts import JudgeScore
-from bubbot.features.judge.evals.spec import JUDGE_KEYS, EvalJudge, hint_nearest
+from bubbot.features.judge.evals.spec import JUDGE_KEYS, EvalJudge
 from bubbot.features.judge.judges.creation import create_judge
 from bubbot.features.judge.judges.judging import Judge, JudgedRun, JudgeFailed, ScoreScale, judge_run
 from bubbot.features.judge.judges.rubric import Ask, PairRubricJudge
 from bubbot.features.judge.judges.settings import KINDS, JudgeInvalid, JudgeProblem, RubricSettings, read_judge
-from bubbot.formatting import clean
+from bubbot.formatting import clean, did_you_mean
 
 MAX_RATIONALE_CHARS = 2_000
 
@@ -85,7 +85,7 @@ def _add_keys(table: Mapping[str, Any], problem: JudgeProblem) -> str:
         return problem.message
     keys = [*JUDGE_KEYS, *(field.name for field in structs.fields(kind))]
     there = f"; there are: {', '.join(keys)}"
-    return f"unknown key{hint_nearest(key, keys, otherwise=there)}"
+    return f"unknown key{did_you_mean(key, keys, otherwise=there, before='; ')}"
 
 
 def build_judge(settings: EvalJudge, ask: Ask) -> Judge:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bubbot.errors import ValueInvalid
 from bubbot.features.judge.evals.judging import check_judge
-from bubbot.features.judge.evals.spec import EvalSpec, hint_nearest, load_spec
+from bubbot.features.judge.evals.spec import EvalSpec, load_spec
+from bubbot.formatting import did_you_mean
 
 EVALS_FOLDER = "evals"
 """The folder of evaluations in a home."""
@@ -31,7 +32,9 @@ class EvalLibrary:
         name = name.strip()
         names = self.list_names()
         if name not in names:
-            raise ValueInvalid("eval_no_file", eval=name, hint=hint_nearest(name, names), names=", ".join(names))
+            raise ValueInvalid(
+                "eval_no_file", eval=name, hint=did_you_mean(name, names, before="; "), names=", ".join(names)
+            )
         path = self._folder / f"{name}.toml"
         if path.is_file():
             return load_spec(path, check_judge)

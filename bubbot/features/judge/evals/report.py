@@ -21,7 +21,7 @@ from bubbot.features.judge.evals.facts import (
     Outcome,
 )
 from bubbot.features.judge.evals.runner import read_results
-from bubbot.features.judge.evals.spec import hint_nearest
+from bubbot.formatting import did_you_mean
 from bubbot.shell_command import IsoTime
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -240,7 +240,7 @@ async def find_evaluation(fetch: Fetch, word: str) -> KnownEvaluation:
         if len(matches) == 1:
             return matches[0]
     names = [name for each in known for name in (each.started.id, each.started.name)]
-    raise ValueInvalid("eval_unknown", eval=word, hint=hint_nearest(word, names))
+    raise ValueInvalid("eval_unknown", eval=word, hint=did_you_mean(word, names, before="; "))
 
 
 async def read_report(fetch: Fetch, known: KnownEvaluation) -> EvalReport:

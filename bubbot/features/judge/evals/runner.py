@@ -41,7 +41,7 @@ from bubbot.features.judge.evals.facts import (
     started_key,
 )
 from bubbot.features.judge.evals.judging import judge_answer
-from bubbot.features.judge.evals.spec import EvalJudge, EvalSetup, EvalSpec, SpecInvalid, hint_nearest, show_value
+from bubbot.features.judge.evals.spec import EvalJudge, EvalSetup, EvalSpec, SpecInvalid
 from bubbot.features.judge.evals.talks import (
     PURPOSE,
     CaseGone,
@@ -53,7 +53,7 @@ from bubbot.features.judge.evals.talks import (
 )
 from bubbot.features.judge.judges.judging import JudgedCall, JudgedRun, find_citations
 from bubbot.features.judge.judges.rubric import Ask
-from bubbot.formatting import clean
+from bubbot.formatting import clean, did_you_mean, show_value
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.agents import NO_MEMORY, Agent
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ToolCall
@@ -209,7 +209,7 @@ class EvalRunner:
     def _check(self, spec: EvalSpec) -> None:
         problems = [
             f"setups.{name}.strategy: there is no context strategy {show_value(setup.strategy)}"
-            + hint_nearest(setup.strategy, self._kernel.strategies.selectors)
+            + did_you_mean(setup.strategy, self._kernel.strategies.selectors, before="; ")
             for name, setup in spec.setups.items()
             if setup.strategy and not self._kernel.strategies.has(setup.strategy)
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,16 +15,13 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from bubbot.errors import ConfigError
+from bubbot.formatting import did_you_mean, show_value
 from bubbot.tape.entry import canonical
 
 NAME_FORM = "1 to 40 small letters, digits, _ and -, a letter first"
 MAX_CASES = 5_000
-MAX_SHOWN_CHARS = 60
-"""Characters of a wrong value that are repeated."""
 MAX_SHOWN_PROBLEMS = 20
 """Problems that an error spells out."""
-MIN_LIKENESS = 60
-"""The required similarity of two names, of 100: `serch` and `search` have 91."""
 JUDGE_KEYS = ("kind", "name", "weight", "pass", "cases")
 """The keys of every judge; others are settings of its kind."""
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -155,7 +151,9 @@ class EvalSpec(Struct, frozen=True, kw_only=True):
         """
         unknown = [name for name in setups if name not in self.setups]
         if unknown:
-            hint = hint_nearest(unknown[0], self.setups, otherwise=f"; there are: {', '.join(self.setups)}")
+            hint = did_you_mean(
+                unknown[0], self.setups, otherwise=f"; there are: {', '.join(self.setups)}", before="; "
+            )
             raise SpecInvalid([f"{self.name}: there is no setup {show_value(unknown[0])}{hint}"])
         chosen = {name: each for name, each in self.setups.items() if not setups or name in setups}
         if model:
@@ -340,7 +338,9 @@ class _Reader:
             self.problems += self._check_judge({**({"kind": each["kind"]} if "kind" in each else {}), **settings}, path)
             for case in values.get("cases", ()) if cases else ():
                 if case not in cases:
-                    self._report(f"{path}.cases", f"there is no case {show_value(case)}{hint_nearest(case, cases)}")
+                    self._report(
+                        f"{path}.cases", f"there is no case {show_value(case)}{did_you_mean(case, cases, before='; ')}"
+                    )
             kind = each.get("kind", "")
             name = values.get("name") or kind
             if name in names and not values.get("cases"):
@@ -367,7 +367,7 @@ class _Reader:
             path = prefix + (key if re.fullmatch(r"[\w.-]{1,64}", key) else show_value(key))
             if key not in fields:
                 there = f"; there are: {', '.join(fields)}"
-                self._report(path, f"unknown key{hint_nearest(key, fields, otherwise=there)}")
+                self._report(path, f"unknown key{did_you_mean(key, fields, otherwise=there, before='; ')}")
             elif key not in skip:
                 try:
                     values[_RENAMED.get(key, key)] = msgspec.convert(value, fields[key])
@@ -406,22 +406,9 @@ def _describe(annotation: Any, value: Any) -> str:
             return form or "a text in quotes"
         case msgspec.inspect.LiteralType():
             choices = [str(each) for each in get_args(annotation)]
-            return f"one of {', '.join(choices)}" + (hint_nearest(value, choices) if isinstance(value, str) else "")
+            return f"one of {', '.join(choices)}" + (
+                did_you_mean(value, choices, before="; ") if isinstance(value, str) else ""
+            )
     return (
         "a list, in brackets, of texts" if get_origin(annotation) is tuple else "a table of texts, or of lists of texts"
     )
-
-
-def hint_nearest(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:
-    """Return the end of a sentence about an unknown word: "; did you mean 'x'?", or `otherwise` if no candidate is close."""
-    from rapidfuzz import fuzz, process  # most words are known
-
-    near = process.extractOne(word, sorted(candidates), scorer=fuzz.ratio, score_cutoff=MIN_LIKENESS)
-    return f"; did you mean {near[0]!r}?" if near else otherwise
-
-
-def show_value(value: object) -> str:
-    """Return a wrong value as people write it, the beginning of a long one."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    short = text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
-    return repr(short) if isinstance(value, str) else short

@@ -32,8 +32,8 @@ from bubbot.features.judge.judges.settings import (
     TimeSettings,
     UsedToolsSettings,
     find_schema_problem,
-    show_value,
 )
+from bubbot.formatting import show_value
 
 JUDGE_GROUP = "bubbot.judges"
 """A package offers a function under a name: it gets a `JudgedRun` and returns a `JudgeResult`, at once or as a coroutine."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -12,14 +11,11 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 
 from bubbot.errors import ConfigError
+from bubbot.formatting import did_you_mean, show_value
 
 JUDGE_NAME = r"[a-z][a-z0-9_-]{0,31}"
 JUDGE_NAME_FORM = "1 to 32 small letters, digits, _ and -, a letter first"
 MAX_REPEATS = 15
-MAX_SHOWN_CHARS = 60
-"""Characters of a wrong value that are repeated."""
-MIN_LIKENESS = 60
-"""The required similarity of two names, of 100."""
 
 Words: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64_000, extra={"form": "a text that is not empty"})]
 Name: TypeAlias = Annotated[
@@ -282,7 +278,7 @@ def read_judge(table: object, where: str) -> JudgeSettings:
     if kind is None:
         raise JudgeInvalid([JudgeProblem(path, f"it is missing: write {form}")])
     if not isinstance(kind, str) or kind not in KINDS:
-        hint = hint_nearest(kind, KINDS) if isinstance(kind, str) else ""
+        hint = did_you_mean(kind, KINDS, before="; ") if isinstance(kind, str) else ""
         raise JudgeInvalid([JudgeProblem(path, f"it is {show_value(kind)}, and must be {form}{hint}")])
     rest = {key: value for key, value in table.items() if key != "kind"}
     problems = list[JudgeProblem]()
@@ -304,7 +300,7 @@ def _read_fields(
     for key, value in table.items():
         path = f"{where}.{_quote_key(key)}"
         if key not in fields:
-            hint = hint_nearest(key, fields, otherwise=f"; there are: {', '.join(fields)}")
+            hint = did_you_mean(key, fields, otherwise=f"; there are: {', '.join(fields)}", before="; ")
             problems.append(JudgeProblem(path, f"unknown key{hint}"))
         else:
             values[key] = _read_value(fields[key].type, value, path, problems)
@@ -365,7 +361,7 @@ def _describe(annotation: Any, value: Any) -> str:
             return f"a number from {kind.ge:g} to {kind.le:g}"
         case msgspec.inspect.LiteralType():
             choices = [str(each) for each in get_args(_strip(annotation))]
-            hint = hint_nearest(value, choices) if isinstance(value, str) else ""
+            hint = did_you_mean(value, choices, before="; ") if isinstance(value, str) else ""
             return f"one of {', '.join(choices)}{hint}"
         case msgspec.inspect.DictType():
             return "a table"
@@ -403,23 +399,6 @@ def find_schema_problem(schema: object) -> str:
     except RecursionError:
         return "the JSON Schema is nested too deep: make it flatter"
     return f"at {worst.json_path} of the JSON Schema: {worst.message}" if worst else ""
-
-
-def hint_nearest(word: str, candidates: Iterable[str], *, otherwise: str = "") -> str:
-    """Return the end of a sentence about an unknown word: "; did you mean 'x'?", or `otherwise` if no candidate is close."""
-    from rapidfuzz import fuzz, process  # most words are known
-
-    near = process.extractOne(
-        word, sorted(candidates), scorer=fuzz.ratio, processor=str.lower, score_cutoff=MIN_LIKENESS
-    )
-    return f"; did you mean {near[0]!r}?" if near else otherwise
-
-
-def show_value(value: object) -> str:
-    """Return a wrong value as people write it, at most `MAX_SHOWN_CHARS` characters of it."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    short = text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
-    return repr(short) if isinstance(value, str) else short
 
 
 def _quote_key(key: str) -> str:
