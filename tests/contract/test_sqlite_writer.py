@@ -121,8 +121,8 @@ async def test_a_group_asks_once_for_all_tapes_and_writes_all_rows_at_once(
         jobs = [asyncio.create_task(store.append([notes(f"{number}", tape=f"t{number}")])) for number in range(50)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
-    asked = [sql for sql in seen if sql.lstrip().startswith(("WITH", "SELECT"))]
-    assert len(asked) == 1
+    asked = [sql for sql in seen if sql.lstrip().startswith(("WITH", "SELECT")) and "hex(chain)" not in sql]
+    assert len(asked) == 1  # beside the head of the database, which is noted now and then
     assert {sql.split("(")[0] for sql in seen if sql.startswith("INSERT")} == {
         "INSERT INTO tapes ",
         "INSERT INTO entries ",
