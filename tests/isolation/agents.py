@@ -61,6 +61,7 @@ class AgentOracle:
         results: by session, what stands in results on its tape.
         views: which session (first) is shown a view of which other one: of what, and for which agent.
         bound: which session (first) went on with a topic of which other one.
+        handed: by session, what its people handed over in a file.
         groups: by session, the newest group of branches.
     """
 
@@ -69,6 +70,7 @@ class AgentOracle:
     results: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     views: set[tuple[str, str, str, str]] = field(default_factory=set)
     bound: set[tuple[str, str]] = field(default_factory=set)
+    handed: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     groups: dict[str, str] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
@@ -86,6 +88,10 @@ class AgentOracle:
         """Note the words in a text that are new: they belong to whoever wrote it."""
         for word in PRIVATE.findall(text):
             self.words.setdefault(word, known)
+
+    def hand_over(self, text: str, session: str) -> None:
+        """Note what a person says by handing over a file, as far as the bot itself may know it there."""
+        self.handed[session] |= {*PRIVATE.findall(text)} - {*self.hidden(text, (session, ""))}
 
     def choose(self, session: str, agent: str, group: str, number: int) -> None:
         """A branch becomes part of the conversation: its calls are those of its agent."""
@@ -123,7 +129,7 @@ class AgentOracle:
     def _is_visible(self, word: str, viewer: Viewer, turn: str, fork: str) -> bool:
         session, agent = viewer
         known = self.words.get(word)
-        if known is None:  # the model is about to write it
+        if known is None or word in self.handed[session]:  # the model is about to write it, or people did
             return True
         forks = [fork[:place] for place in range(len(fork) + 1) if place in (0, len(fork)) or fork[place] == "/"]
         if any(word in self.found[*viewer, each] for each in forks):

@@ -30,7 +30,7 @@ from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import dump_args
-from bubbot.errors import BubbotError
+from bubbot.errors import BubbotError, EntryNotFound
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import SubTask
@@ -299,6 +299,10 @@ class World:
         """Let a program send a message with a file that it says is there already."""
         self.seen["reach"] += 1
         inbound = structs.replace(self.compose(place, text), attachments=(file,))
+        bot = self.daemon.bot
+        with suppress(EntryNotFound):  # the file of another chat, which is refused
+            data = await bot.base_store.get_blob(session_tape(bot.workspace, place.session), file.digest)
+            self.agents.hand_over(data.decode(errors="replace"), place.session)
         await self.receive(inbound)
         await self.quiet()
 
@@ -675,6 +679,8 @@ class World:
                     self.agents.views.discard(view)
         elif name in ("topic.open", "topic.bind") and args.get("source"):
             self.agents.bound.add((turn.session, self.first_name(args["source"])))
+        elif name == "topic.bind":  # a thread goes on with a topic of its chat
+            self.agents.bound.add((turn.session, place.chat_session))
         elif name == "branch.choose":
             self.agents.choose(turn.session, turn.agent.name, args["group"], args["number"])
         elif name == "access.grant":
