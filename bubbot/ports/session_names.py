@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
 
@@ -18,6 +19,22 @@ MAX_SESSION_CHARS = 200
 IMPORTS_TAPE = "bubbot/imports"
 """The system's tape that records the imported tapes and their sessions."""
 IMPORT_EVENT = "tape/imported"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParts:
+    """What the id of a session is made of; without a thread it is empty."""
+
+    channel: str
+    chat: str
+    thread: str = ""
+
+
+def split_session(session: str) -> SessionParts:
+    """Return the channel, the chat and the thread of a session."""
+    channel, _, place = session.partition(":")
+    chat, _, thread = place.partition(":")
+    return SessionParts(channel, chat, thread)
 
 
 class ChatMoved(Fact):

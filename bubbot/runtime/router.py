@@ -30,6 +30,8 @@ OVERTAKING_COMMANDS = (STOP, ",status")
 """Commands that do not wait for the running turn and cannot be stopped."""
 
 _KEYED = r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>\S*))'
+_LIST_ITEM = re.compile(r"""(?:"[^"]*"|\[[^\[\]]*\]|\{[^{}]*\}|[^,])+""")
+"""An item of a list; brackets that are not closed, or stand in others, are characters like others."""
 _WORD = re.compile(r"\S+")
 
 
@@ -330,7 +332,7 @@ def _parse_values(tool: Tool, text: str, texts: Texts) -> dict[str, Any]:
             values[name], text = word[0], text[word.end() :].lstrip()
     if text:
         raise CommandError(texts.say("too_many_words", words=text))
-    return {name: _split_list(value) if fields[name].is_list else value for name, value in values.items()}
+    return {name: split_list(value) if fields[name].is_list else value for name, value in values.items()}
 
 
 def _match_value(match: re.Match[str]) -> str:
@@ -345,5 +347,6 @@ def _unquote(text: str) -> str:
     return text[1:-1] if is_quoted else text
 
 
-def _split_list(value: str) -> list[str]:
-    return [item.strip() for item in value.split(",") if item.strip()]
+def split_list(value: str) -> list[str]:
+    """Split at commas; one within brackets or quotes belongs to its item, such as `most=[1,2]`."""
+    return [item for match in _LIST_ITEM.finditer(value) if (item := match[0].strip())]

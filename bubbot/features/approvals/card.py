@@ -10,6 +10,7 @@ from datetime import datetime, tzinfo
 from bubbot.features.approvals.facts import ApprovalAsked, ApprovalDecided, ApprovalOpened
 from bubbot.formatting import replace_controls
 from bubbot.ports.channel import Button, ButtonSet, Outbound, OutboundFile, Role
+from bubbot.ports.session_names import split_session
 from bubbot.runtime.context.quoting import clean_name
 from bubbot.texts import COMMAND_PREFIX, Texts
 
@@ -28,22 +29,6 @@ _INVISIBLE = (
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CardChat:
-    """A chat as the id of its session names it."""
-
-    channel: str
-    chat: str
-    thread: str = ""
-
-
-def find_chat(session: str) -> CardChat:
-    """Return the chat of a session."""
-    channel, _, place = session.partition(":")
-    chat, _, thread = place.partition(":")
-    return CardChat(channel, chat, thread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +57,7 @@ class ApprovalCard:
             role: the least role that may answer if the asker may not.
             seconds: how long its buttons count.
         """
-        place, is_confirm = find_chat(session), self.asked.verdict == "confirm"
+        place, is_confirm = split_session(session), self.asked.verdict == "confirm"
         buttons = ButtonSet(
             tuple(self._buttons()),
             person=self.opened.asker if is_confirm else "",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from bubbot.arguments.fields import Args, write_given
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
-from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
+from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard
 from bubbot.features.approvals.decision import (
     CallerColumn,
     CallFacts,
@@ -49,6 +49,7 @@ from bubbot.ports.access import Allowance
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import APPROVAL_ORIGIN, Outbound, Role
 from bubbot.ports.model import ToolCall
+from bubbot.ports.session_names import split_session
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
 from bubbot.runtime.router import holds_command
@@ -452,7 +453,7 @@ class CallGate:
         seconds = int((card.question.hours if card.question else service.settings.hours) * HOUR_SECONDS)
         message = drawn.message(opened.card, service.settings.role, seconds=seconds)
         if not self._stage(turn, card_key(card.id), message) and not is_here:
-            opened, home = replace(opened, card=turn.session), find_chat(turn.session)
+            opened, home = replace(opened, card=turn.session), split_session(turn.session)
             moved = replace_fields(message, channel=home.channel, chat=home.chat, thread=home.thread)
             self._stage(turn, card_key(card.id), moved)
         await tape.append([asked.to_entry(key=asked_key(card.id))])

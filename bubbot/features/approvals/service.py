@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from bubbot.errors import ConfigError, ValueInvalid
-from bubbot.features.approvals.card import ApprovalCard, code, escape_markdown, find_chat
+from bubbot.features.approvals.card import ApprovalCard, code, escape_markdown
 from bubbot.features.approvals.decider import Decider, decided_key
 from bubbot.features.approvals.decision import MatchedGrant
 from bubbot.features.approvals.facts import (
@@ -33,6 +33,7 @@ from bubbot.gateway.names import name_chat
 from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.approvals import ApprovalAnswer
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
+from bubbot.ports.session_names import split_session
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
@@ -376,7 +377,7 @@ class ApprovalService:
             channel = turn.inbounds[0].inbound.channel
             facts = [GrantRevoked(grant.id, turn.sender.id, channel, because).to_entry() for grant in ended]
             commands = ", ".join(dict.fromkeys([await self._name_command(grant.fact) for grant in ended]))
-            chat = find_chat(turn.session)
+            chat = split_session(turn.session)
             text = turn.texts.say("approval_files_changed", commands=commands)
             message = Outbound(chat.channel, chat.chat, text, chat.thread)
             try:
@@ -422,7 +423,7 @@ class ApprovalService:
             left: the tools of its calls that did not run, if it is known.
             pressed: the platform's id of the message that was pressed; empty: the receipt names it.
         """
-        chat = find_chat(card.card)
+        chat = split_session(card.card)
         message = pressed or await kernel.find_sent(card.session, chat.channel, card_key(card.id))
         if not message:
             return None
@@ -438,7 +439,7 @@ class ApprovalService:
         """Return the sentences of a card: for its asker in the chat of the turn, elsewhere for whoever wrote there last."""
         if self._kernel is None:
             return Texts()
-        chat = find_chat(card.card)
+        chat = split_session(card.card)
         return await self._kernel.find_texts(chat.channel, card.asker if card.card == card.session else "", chat.chat)
 
     async def name_elsewhere(self, tape: TapeHandle, card: ApprovalOpened, texts: Texts) -> str:

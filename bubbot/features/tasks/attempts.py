@@ -119,10 +119,11 @@ class NodeRunner:
         began = NodeChanged(run=work.run, node=name, status="running", attempt=number, fork=fork.id)
         work.change(fork, began, turn.now())
         try:
-            async with asyncio.timeout(node.timeout) as limit:
+            seconds = _find_time_left(work, node)
+            async with asyncio.timeout(seconds) as limit:
                 artifact = await self._work(turn, attempt)
         except asyncio.CancelledError:
-            await _merge_stopped(turn, fork)
+            await _merge_stopped(turn, attempt)
             raise
         except (StoreError, LeaseLost):
             raise  # nothing can be recorded; what the fork saved is durable
@@ -131,7 +132,7 @@ class NodeRunner:
         except TimeoutError:
             if not limit.expired():
                 raise
-            await self._fail(turn, attempt, "task_node_too_slow", str(node.timeout))
+            await self._fail(turn, attempt, "task_node_too_slow", f"{seconds:g}")
         except BubbotError as error:
             await self._fail(turn, attempt, "task_model_failed", turn.texts.english.reason(error))
         except Exception as error:  # the boundary of a node: our own defect ends it and not its run
@@ -260,14 +261,17 @@ class NodeRunner:
         tokens, limit = call.count_input(), attempt.work.definition.schema.tokens
         left = attempt.node.tokens - attempt.tokens - attempt.reserved
         if limit is not None:
-            left = min(left, limit - attempt.work.state.tokens - sum(attempt.work.running.values()) - attempt.reserved)
+            used = attempt.work.state.tokens + sum(attempt.work.running.values())
+            left = min(left, limit - used - attempt.work.reserved)
         if tokens > left:
             raise NodeBudgetExceeded(left, tokens)
         attempt.reserved += tokens
+        attempt.work.reserved += tokens
         try:
             reply = await call_next(call)
         finally:
             attempt.reserved -= tokens
+            attempt.work.reserved -= tokens
         usage = reply.usage
         attempt.tokens += (usage.input_tokens or tokens) + (usage.output_tokens or estimate_tokens(reply.text))
         attempt.work.running[attempt.name] = attempt.tokens
@@ -330,11 +334,26 @@ class NodeRunner:
         return f"{call.tool.name} was not run: the harness of this task forbids it ({broken}). Go on without it."
 
 
+def _find_time_left(work: RunWork, node: TaskNode) -> float:
+    """Return the seconds that an attempt may take: those of its node, and what its run has left."""
+    limit = work.definition.schema.timeout
+    return node.timeout if limit is None else min(node.timeout, max(limit - work.state.seconds, 0.0))
+
+
 @uninterrupted
-async def _merge_stopped(turn: Turn, fork: ForkedTape) -> None:
-    """Merge the fork of an attempt that was stopped; its facts still say that it runs."""
+async def _merge_stopped(turn: Turn, attempt: NodeAttempt) -> None:
+    """Merge the fork of an attempt that was stopped: what it used counts, and its facts still say that it runs."""
+    work, fork = attempt.work, attempt.fork
     await fork.append([make.error("stopped", turn.texts.english.say("stopped"))])
-    await fork.merge()
+    used = NodeChanged(
+        run=work.run,
+        node=attempt.name,
+        status="running",
+        attempt=attempt.number,
+        tokens=attempt.tokens,
+        seconds=work.take_seconds(attempt.started),
+    )
+    await work.merge(fork, used, turn.now())
 
 
 def artifact_values(artifact: Any) -> dict[str, Any]:

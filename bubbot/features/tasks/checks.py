@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bubbot.errors import ConfigError, StoreError, TapeCorrupt
-from bubbot.features.tasks.definition import TaskDefinition
+from bubbot.features.tasks.definition import CONFIG_FILE, TaskDefinition
 from bubbot.features.tasks.facts import TASKS_TAPE
-from bubbot.features.tasks.library import CONFIG_FILE, TaskLibrary, product_layer
+from bubbot.features.tasks.library import TaskLibrary, product_layer
 from bubbot.features.tasks.runs import list_waiting
 from bubbot.features.tasks.schema import SCHEMA_FILE
 from bubbot.features.tasks.sources import DefinitionInvalid, Problem
@@ -34,10 +34,10 @@ def _check_folders(home: HomeReader) -> list[Finding]:
     library = TaskLibrary(home.home, product_layer("bubbot", "en", str(home.zone)))
     try:
         findings, names = [], library.list_names()
-    except OSError as error:
+    except ConfigError as error:
         if not os.access(home.home, os.R_OK | os.X_OK):
             return []  # the check of the home reports it
-        cause = f"No task can run: the folder {library.folder} cannot be read ({error.strerror})."
+        cause = f"No task can run: {error}."
         return [Finding("tasks.broken", "warning", cause, f"ls -ld {shlex.quote(str(library.folder))}")]
     for name in names:
         problems = _find_problems(library, name)
@@ -61,8 +61,6 @@ def _find_problems(library: TaskLibrary, name: str) -> list[Problem]:
         return list(error.problems)
     except ConfigError as error:  # its folder went meanwhile
         return [Problem(SCHEMA_FILE, str(error))]
-    except (OSError, UnicodeDecodeError) as error:
-        return [Problem(f"{library.folder.name}/{CONFIG_FILE}", f"it cannot be read ({error}): make it readable UTF-8")]
     return [problem for problem in library.check(definition, Role.OWNER) if not problem.is_warning]
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace as replace_fields
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused, ConfigError, StoreUnavailable
 from bubbot.features.tasks.attempts import opened_key
 from bubbot.features.tasks.config import override_config
 from bubbot.features.tasks.definition import TaskDefinition
-from bubbot.features.tasks.facts import ENDED, TASKS_TAPE, NodeChanged, RuleJudged, TaskDrafted, TaskOpened
+from bubbot.features.tasks.facts import ENDED, TASKS_TAPE, RuleJudged, RunChanged, TaskDrafted, TaskOpened
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.feature_files import HarnessInvalid
 from bubbot.features.tasks.library import TaskLibrary, product_layer
@@ -37,10 +39,10 @@ from bubbot.features.tasks.results import (
     TaskRow,
     TaskWritten,
 )
-from bubbot.features.tasks.runs import TaskRuns
+from bubbot.features.tasks.runs import RunOutcome, TaskRuns, read_run
 from bubbot.features.tasks.settings import TaskSettings
-from bubbot.features.tasks.sources import DefinitionInvalid
-from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState
+from bubbot.features.tasks.sources import DefinitionInvalid, Problem
+from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, read_details
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.writing import EXAMPLE_FILES, TaskWriter
 from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, TERMINAL_CHANNEL, Role
@@ -151,13 +153,17 @@ class TaskCommands:
         except DefinitionInvalid as error:
             problems = tuple(TaskProblem(each.where, each.message, each.is_warning) for each in error.problems)
             return TaskChecked(name, 0, 0, problems)
-        found = await asyncio.to_thread(self._library.check, definition, caller.role)
-        try:
-            rules = len(read_harness(definition.harness).rules)
-        except HarnessInvalid:
-            rules = 0
+        found, rules = await asyncio.to_thread(self._look_at, definition, caller.role)
         problems = tuple(TaskProblem(each.where, each.message, each.is_warning) for each in found)
         return TaskChecked(name, len(definition.schema.nodes), rules, problems)
+
+    def _look_at(self, definition: TaskDefinition, role: Role) -> tuple[Sequence[Problem], int]:
+        """Return what is wrong with a task, and how many rules its harness has."""
+        found = self._library.check(definition, role)
+        try:
+            return found, len(read_harness(definition.harness).rules)
+        except HarnessInvalid:
+            return found, 0
 
     @command(
         "task list",
@@ -169,7 +175,7 @@ class TaskCommands:
     async def list_tasks(self, caller: Caller) -> TaskList:
         """List the tasks of the home, and the runs of this chat; in a shell those of all chats."""
         rows = []
-        for name in self._library.list_names():
+        for name in await asyncio.to_thread(self._library.list_names):
             try:
                 schema = (await asyncio.to_thread(self._library.load, name)).schema
             except ConfigError as error:
@@ -177,8 +183,8 @@ class TaskCommands:
             else:
                 rows.append(TaskRow(name, schema.title or name, len(schema.nodes), schema.role))
         runs = [self._live(each) for each in await self._visible(caller)]
-        runs = sorted(runs, key=lambda run: (run.has_ended, run.queued.date), reverse=False)[-MAX_LISTED_RUNS:]
-        return TaskList(tuple(rows), tuple(_run_row(run) for run in reversed(runs)))
+        runs = sorted(runs, key=lambda run: (not run.has_ended, run.queued.date))[-MAX_LISTED_RUNS:]
+        return TaskList(tuple(rows), tuple(map(_run_row, runs)))
 
     # Runs
 
@@ -214,9 +220,7 @@ class TaskCommands:
         return RunChange(state.run, definition.name, state.status, self._begun_text(caller, state, definition))
 
     def _change_config(self, definition: TaskDefinition, words: tuple[str, ...]) -> TaskDefinition:
-        from msgspec.structs import replace
-
-        return replace(definition, config=override_config(definition.config, words)) if words else definition
+        return structs.replace(definition, config=override_config(definition.config, words)) if words else definition
 
     async def _refuse_problems(self, definition: TaskDefinition, caller: Caller) -> None:
         """Refuse a task that cannot run or is too large for a tape, and more runs than a chat may have."""
@@ -266,9 +270,7 @@ class TaskCommands:
     )
     async def graph(self, caller: Caller, args: RunArgs) -> RunReport:
         """Draw a run as a graph: each step below those that it waits for."""
-        from msgspec.structs import asdict
-
-        return RunGraph(**asdict(await self._report(await self._find(caller, args.run), caller)))
+        return RunGraph(**structs.asdict(await self._report(await self._find(caller, args.run), caller)))
 
     @command(
         "task resume <run>",
@@ -302,11 +304,11 @@ class TaskCommands:
             await _tell_chat(caller.turn, state, text, outcome.artifact)
         return RunChange(state.run, task, outcome.state.status, text)
 
-    def _outcome_text(self, caller: Caller, outcome: Any) -> str:
+    def _outcome_text(self, caller: Caller, outcome: RunOutcome) -> str:
         """Return the result of a run, or how it ended; while it goes on, only who asked for it is told."""
         texts, state = caller.result_texts, outcome.state
         if state.status == "succeeded" and outcome.text:
-            return str(outcome.text)
+            return outcome.text
         if state.has_ended:
             status = texts.say(f"task_status_{state.status}")
             reason = texts.say(state.reason, run=state.run) if state.reason else ""
@@ -351,6 +353,7 @@ class TaskCommands:
     async def rerun(self, caller: Caller, args: RerunArgs) -> RunChange:
         """Run a part of a run again beside it: the artifacts of what comes before stay, the rest is done anew."""
         state = await self._find(caller, args.run)
+        _refuse_foreign(caller, state)
         if caller.turn is None:
             words = [f",task.rerun {state.run} {write_keyed('from', args.start)}"]
             words += [write_keyed("with", ",".join(args.values))] if args.values else []
@@ -403,7 +406,7 @@ class TaskCommands:
         return [run for run in runs if run.session == caller.turn.session or caller.has_power]
 
     async def _find(self, caller: Caller, name: str) -> RunState:
-        run = "".join(name.upper().split())
+        run = read_run(name)
         for state in await self._visible(caller):
             if state.run == run:
                 return self._live(state)
@@ -426,7 +429,8 @@ class TaskCommands:
                     spans = tuple((span[0], span[1]) for span in judgement.cites)
                     rule = judgement.rule, judgement.text, judgement.place, judgement.status
                     rules.append(RuleReport(*rule, spans))
-        details = await self._read_details(state)
+        facts = self._runs.tape if self._runs is not None else self._require_context().open_tape(TASKS_TAPE)
+        details = await read_details(facts, state)
         nodes = []
         for name, node in state.by_node.items():
             known = definition.schema.nodes[name] if definition else None
@@ -460,19 +464,6 @@ class TaskCommands:
             state.verdicts,
             tuple(rules),
         )
-
-    async def _read_details(self, state: RunState) -> Mapping[str, str]:
-        """Read why nodes failed, from the facts that said so."""
-        numbers = [node.changed for node in state.nodes if node.reason and node.changed]
-        if not numbers:
-            return {}
-        tape: TapeHandle = self._runs.tape if self._runs is not None else self._require_context().open_tape(TASKS_TAPE)
-        from bubbot.tape.query import IdRanges
-
-        ranges = IdRanges(tuple((number, number) for number in sorted(numbers)))
-        found = (await tape.fetch([TapeQuery(tape.name, ranges)]))[0]
-        facts = [NodeChanged.try_of(entry) for entry in found if entry.name in NodeChanged.EVENTS]
-        return {fact.node: fact.detail or "" for fact in facts if fact is not None}
 
     async def _open_tape(self, state: RunState, caller: Caller) -> TapeHandle | None:
         """Open the tape of the chat of a run, if it is this chat, or a shell asks."""
@@ -522,7 +513,8 @@ class TaskCommands:
         assert state is not None
         caller = Caller.of_shell(context)
         report = await self._report(state, caller)
-        texts = await self._read_result(state, caller) or texts[-1:]
+        # What ended it may have been the turn that was cut off, and not this one: the report says how.
+        texts = await self._read_result(state, caller) or ([] if state.has_ended else texts[-1:])
         return RunChange(state.run, task, state.status, "\n\n".join([*texts, report.describe(caller)]))
 
     async def _read_result(self, state: RunState, caller: Caller) -> list[str]:
@@ -570,13 +562,12 @@ async def _tell_chat(turn: Turn, state: RunState, text: str, artifact: int) -> N
 
 async def _cancel_offline(context: CommandContext, state: RunState) -> RunState:
     """End a run while no bot runs."""
-    from bubbot.features.tasks.facts import RunChanged
-
     if state.status in ENDED:
         raise CommandRefused("task_over", run=state.run, status=state.status)
     tape = context.open_tape(TASKS_TAPE)
-    (entry,) = await tape.append([RunChanged(run=state.run, status="cancelled").to_entry()])
-    return state.apply(RunChanged(run=state.run, status="cancelled"), entry.date, entry.id)
+    fact = RunChanged(run=state.run, status="cancelled")
+    (entry,) = await tape.append([fact.to_entry()])
+    return state.apply(fact, entry.date, entry.id)
 
 
 def _run_row(state: RunState) -> RunRow:

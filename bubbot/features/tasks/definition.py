@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bubbot.features.tasks.config import HOME, PRODUCT, TASK, ConfigValue, layer_config
 from bubbot.features.tasks.schema import NODE_NAME, NODE_NAME_FORM, SCHEMA_FILE, TaskSchema, parse_schema
@@ -96,6 +97,22 @@ def list_definitions(folder: Path) -> list[str]:
     return sorted(name for name in names if os.path.lexists(folder / name / SCHEMA_FILE))
 
 
+def read_home_config(folder: Path) -> dict[str, Any]:
+    """Read the layer of the home: `config.toml` of the folder of tasks, which may be a link itself; no file, no values.
+
+    Raises:
+        DefinitionInvalid: it cannot be read.
+    """
+    if not folder.is_dir():
+        return {}
+    try:
+        with _open_task(folder.resolve()) as files:
+            return files.read_config()
+    except DefinitionInvalid as error:
+        problems = [replace(each, where=f"{folder.name}/{each.where}") for each in error.problems]
+        raise DefinitionInvalid(problems) from error
+
+
 def is_task_name(name: str) -> bool:
     """Return true for a name of the form of a task, which names a folder and leads nowhere else."""
     return re.fullmatch(NODE_NAME, name) is not None
@@ -149,9 +166,7 @@ class _TaskFiles:
         with _collected(problems):
             schema = parse_schema(self._read_required(SCHEMA_FILE), self.read_contract)
         with _collected(problems):
-            text = self._read(CONFIG_FILE)
-            task = read_toml(text, CONFIG_FILE) if text is not None else {}
-            config = layer_config([(PRODUCT, product), (HOME, home), (TASK, task)])
+            config = layer_config([(PRODUCT, product), (HOME, home), (TASK, self.read_config())])
         with _collected(problems):
             for path in self._list_scripts():
                 with _collected(problems):
@@ -160,6 +175,11 @@ class _TaskFiles:
             raise DefinitionInvalid(problems)
         texts = {path: text for path, text in self._texts.items() if path not in harness}
         return TaskDefinition(name=name, schema=schema, config=config, harness=harness, texts=texts)
+
+    def read_config(self) -> dict[str, Any]:
+        """Read `config.toml`; no file, no values. Raise `DefinitionInvalid`."""
+        text = self._read(CONFIG_FILE)
+        return read_toml(text, CONFIG_FILE) if text is not None else {}
 
     def read_contract(self, path: str) -> str:
         """Return the text of a contract. Raise `DefinitionInvalid`."""

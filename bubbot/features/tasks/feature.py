@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -9,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bubbot.command import make_tools
+from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.tasks.commands import TaskCommands
 from bubbot.features.tasks.facts import TASKS_TAPE
@@ -21,6 +23,8 @@ from bubbot.features.tasks.source import TaskTurns
 from bubbot.features.tasks.writing import TaskWriter
 from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN
 from bubbot.settings.loader import Settings
+
+log = logging.getLogger(__name__)
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -39,10 +43,9 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
     """Build the feature; new settings reach it by `prepare`."""
-    product = product_layer(settings.bot.name, settings.bot.language, settings.bot.timezone)
     runs = TaskRuns(kernel, settings.section(TaskSettings))
-    library = TaskLibrary(kernel.home, product, kernel.list_tools)
-    commands = TaskCommands(library, settings.section(TaskSettings), runs, TaskWriter(kernel, library, product))
+    library = TaskLibrary(kernel.home, _product_of(settings), kernel.list_tools)
+    commands = TaskCommands(library, settings.section(TaskSettings), runs, TaskWriter(kernel, library))
     turns = TaskTurns(runs, kernel.role_of)
 
     @asynccontextmanager
@@ -51,15 +54,16 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
         yield
 
     async def prepare(changed: Settings) -> Apply:
-        section = changed.section(TaskSettings)
+        section, product = changed.section(TaskSettings), _product_of(changed)
 
         def apply() -> None:
             commands.settings = runs.nodes.settings = section
+            library.product = product
 
         return apply
 
     def build() -> Feature:
-        has_tasks = bool(library.list_names())  # a model is told of tasks only if there are some
+        has_tasks = _has_tasks(library)  # a model is told of tasks only if there are some
         tools = make_tools(TaskCommands, lambda: commands, **OPTIONS)
         return Feature(
             name="tasks",
@@ -79,3 +83,15 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
         )
 
     return build()
+
+
+def _product_of(settings: Settings) -> Mapping[str, Any]:
+    return product_layer(settings.bot.name, settings.bot.language, settings.bot.timezone)
+
+
+def _has_tasks(library: TaskLibrary) -> bool:
+    try:
+        return bool(library.list_names())
+    except ConfigError as error:  # the doctor reports it, and who asks for a task is told
+        log.warning("no task can run: %s", error, extra={"action": "task.folder"})
+        return False

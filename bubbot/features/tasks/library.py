@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bubbot.errors import ValueInvalid
+from bubbot.errors import ConfigError, ValueInvalid
 from bubbot.features.tasks.check import check_definition
-from bubbot.features.tasks.definition import TaskDefinition, is_task_name, list_definitions, load_definition
+from bubbot.features.tasks.definition import (
+    TaskDefinition,
+    is_task_name,
+    list_definitions,
+    load_definition,
+    read_home_config,
+)
 from bubbot.features.tasks.harness.dead_steps import find_dead_steps
 from bubbot.features.tasks.harness.feature_files import HarnessInvalid
-from bubbot.features.tasks.sources import Problem, read_toml
+from bubbot.features.tasks.sources import Problem
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.formatting import did_you_mean
 from bubbot.ports.channel import Role
@@ -20,7 +27,6 @@ from bubbot.tool import Tool
 
 TASKS_FOLDER = "tasks"
 """The folder of tasks in a home; its `config.toml` is the layer of the home."""
-CONFIG_FILE = "config.toml"
 
 
 def product_layer(name: str, language: str, timezone: str) -> dict[str, Any]:
@@ -33,6 +39,7 @@ class TaskLibrary:
 
     Attributes:
         folder: the folder of tasks.
+        product: the weakest layer of the config.
     """
 
     def __init__(
@@ -49,12 +56,17 @@ class TaskLibrary:
             list_tools: returns all tools; None if no bot runs: then names of tools are not checked.
         """
         self.folder = home / TASKS_FOLDER
-        self._product = product
+        self.product = product
         self._list_tools = list_tools
 
     def list_names(self) -> list[str]:
-        """Return the names of the tasks, sorted."""
-        return list_definitions(self.folder)
+        """Return the names of the tasks, sorted. Raise `ConfigError` if their folder cannot be read."""
+        try:
+            return list_definitions(self.folder)
+        except OSError as error:
+            raise ConfigError(
+                f"the folder {self.folder} cannot be read ({error.strerror}): put a folder there that the bot may read"
+            ) from error
 
     def load(self, name: str) -> TaskDefinition:
         """Read a task. Raise `DefinitionInvalid` with all problems, or `ValueInvalid` if there is none of this name."""
@@ -62,13 +74,7 @@ class TaskLibrary:
         names = self.list_names()
         if name not in names:
             raise ValueInvalid("task_unknown", task=name, hint=did_you_mean(name, names, otherwise="", before="; "))
-        return load_definition(self.folder / name, self._product, self._read_home_config())
-
-    def _read_home_config(self) -> Mapping[str, Any]:
-        path = self.folder / CONFIG_FILE
-        if not path.is_file():
-            return {}
-        return read_toml(path.read_text(encoding="utf-8"), f"{TASKS_FOLDER}/{CONFIG_FILE}")
+        return load_definition(self.folder / name, self.product, read_home_config(self.folder))
 
     def check(self, definition: TaskDefinition, role: Role, agents: Collection[str] | None = None) -> list[Problem]:
         """Return what is wrong with a task for a person of this role, what keeps it from running first.
@@ -101,20 +107,25 @@ class TaskLibrary:
         return name in self.list_names()
 
     def write(self, name: str, files: Mapping[str, str]) -> Path:
-        """Write a new task and return its folder. Raise `ValueInvalid` if there is one of this name."""
+        """Write a new task and return its folder. Raise `ValueInvalid` if there is one of this name, `ConfigError` if it cannot."""
         if not is_task_name(name):
             raise ValueInvalid("task_name_wrong", task=name)
         folder = self.folder / name
-        if folder.exists():
+        if os.path.lexists(folder):
             raise ValueInvalid("task_exists", task=name)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".new-", dir=self.folder) as scratch:
-            whole = Path(scratch) / name
-            for path, text in files.items():
-                target = whole / path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(text, encoding="utf-8")
-            whole.rename(folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix=".new-", dir=self.folder) as scratch:
+                whole = Path(scratch) / name
+                for path, text in files.items():
+                    target = whole / path
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_text(text, encoding="utf-8")
+                whole.rename(folder)
+        except OSError as error:
+            raise ConfigError(
+                f"the task cannot be written to {folder} ({error.strerror}): let the bot write there"
+            ) from error
         return folder
 
 

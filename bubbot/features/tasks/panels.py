@@ -25,7 +25,7 @@ from bubbot.features.tasks.facts import (
 )
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.sources import DefinitionInvalid
-from bubbot.features.tasks.state import MARKS, TASKS_PROJECTION, NodeState, RunState, TasksState
+from bubbot.features.tasks.state import MARKS, TASKS_PROJECTION, NodeState, RunState, TasksState, read_details
 from bubbot.formatting import cell_width
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
@@ -248,7 +248,7 @@ async def _read_run(reader: PanelReader, query: PanelQuery, state: RunState) -> 
     drawing = _draw(definition)
     places = {node.node: node for node in drawing.nodes}
     words = await _read_words(reader, chat, state, entry)
-    details = await _read_details(reader, state)
+    details = await read_details(reader.tapes, state)
     nodes = {}
     for name, node in state.by_node.items():
         title, place = titles.get(name, name), places.get(name)
@@ -372,16 +372,6 @@ def _read_all(kind: type[F], entries: Sequence[TapeEntry]) -> list[tuple[TapeEnt
     """Read facts; leave out erased and odd ones."""
     read = [(entry, kind.try_of(entry)) for entry in entries if entry.name in kind.EVENTS and not entry.erased]
     return [(entry, fact) for entry, fact in read if fact is not None]
-
-
-async def _read_details(reader: PanelReader, state: RunState) -> Mapping[str, str]:
-    """Read why nodes failed, from the facts that said so."""
-    numbers = sorted(node.changed for node in state.nodes if node.reason and node.changed)
-    if not numbers:
-        return {}
-    query = TapeQuery(TASKS_TAPE, IdRanges(tuple((number, number) for number in numbers)))
-    facts = _read_all(NodeChanged, (await reader.tapes.fetch([query]))[0])
-    return {fact.node: fact.detail or "" for _, fact in facts if fact.run == state.run}
 
 
 def _describe_wait(reader: PanelReader, node: NodeState) -> str:

@@ -6,14 +6,13 @@ from collections import Counter
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from msgspec import Struct
-
 from bubbot.errors import ConfigError
 from bubbot.feature import Kernel
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.state import MARKS, NodeState, RunState
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.channel import Button, ButtonSet, Outbound
+from bubbot.ports.session_names import split_session
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
 
@@ -66,7 +65,7 @@ class ProgressMessages:
         """Edit the message of a run that somebody ended from anywhere; `definition` if it is at hand."""
         self._shown.pop(state.run, None)
         fact = state.queued.fact
-        place = find_place(self._kernel.current_session(state.session))
+        place = split_session(self._kernel.current_session(state.session))
         message = await self._kernel.find_sent(state.session, fact.channel, progress_key(state.run))
         if not message:
             return
@@ -84,19 +83,6 @@ class ProgressMessages:
         cancel = Button(turn.texts.say("task_button_cancel"), f",task.cancel {state.run}")
         buttons = None if state.has_ended else ButtonSet((cancel,), lifetime_seconds=BUTTON_SECONDS)
         return Outbound(inbound.channel, inbound.chat, text, inbound.thread, buttons=buttons, edits=edits)
-
-
-class SessionPlace(Struct, frozen=True):
-    """The chat of a session, and its thread; empty if none."""
-
-    chat: str
-    thread: str
-
-
-def find_place(session: str) -> SessionPlace:
-    """Return the place of a session within its channel."""
-    chat, _, thread = session.partition(":")[2].partition(":")
-    return SessionPlace(chat, thread)
 
 
 def progress_key(run: str) -> str:

@@ -254,9 +254,9 @@ class RunGraph(RunReport, frozen=True):
 
     def describe(self, caller: Caller) -> str:
         """Draw each node below those that it waits for, further to the right."""
-        depths: dict[str, int] = {}
-        for node in self.nodes:
-            depths[node.node] = max((depths.get(parent, 0) + 1 for parent in node.after), default=0)
+        from bubbot.features.tasks.drawing import find_depths  # few ask for a graph
+
+        depths = find_depths({node.node: node.after for node in self.nodes})
         lines = []
         for node in sorted(self.nodes, key=lambda each: depths[each.node]):
             arrow = f"{', '.join(node.after)} → " if node.after else ""

@@ -45,13 +45,14 @@ from bubbot.features.tasks.facts import (
 )
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.monitor import Monitor
-from bubbot.features.tasks.progress import ProgressMessages, find_place
+from bubbot.features.tasks.progress import ProgressMessages
 from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.state import TASKS_PROJECTION, NodeState, RunState, TasksState, begin_run
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, Inbound, Sender
+from bubbot.ports.session_names import split_session
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, canonical, timestamp
@@ -229,7 +230,7 @@ class TaskRuns:
             return work
         opened = TaskOpened.of(found[0])
         definition = TaskDefinition.of_text(opened.definition)
-        harness = read_harness(definition.harness)
+        harness = await asyncio.to_thread(read_harness, definition.harness)
         work = RunWork(
             state, definition, opened.description, harness, Monitor(harness), found[0].id, source_of(found[0])
         )
@@ -568,7 +569,7 @@ class TaskRuns:
 
     async def _queue(self, state: RunState, now: datetime) -> bool:
         fact = state.queued.fact
-        place = find_place(self._kernel.current_session(fact.session))
+        place = split_session(self._kernel.current_session(fact.session))
         inbound = Inbound(
             fact.channel,
             f"task:{state.run}:{state.revision}:{state.done}:due",

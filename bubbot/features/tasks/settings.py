@@ -1,4 +1,4 @@
-"""`[tasks]` of the settings: where tasks are, and how many of them may run."""
+"""`[tasks]` of the settings: how many runs a chat may have, and how much a step is shown."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

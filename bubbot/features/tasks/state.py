@@ -20,8 +20,10 @@ from bubbot.features.tasks.facts import (
     Status,
     VerdictCounts,
 )
+from bubbot.ports.session_names import FetchesEntries
 from bubbot.tape.fact import Cited, FactState
 from bubbot.tape.projection import checkpoint_model, project_facts
+from bubbot.tape.query import IdRanges, TapeQuery
 
 MAX_ENDED_RUNS = 200
 """The newest ended runs that the state keeps; older ones are on the tape."""
@@ -126,11 +128,12 @@ class RunState(Struct, array_like=True, frozen=True):
                 return self
             place = names.index(fact.node)
             before = self.nodes[place]
-            forks = before.forks if fact.attempt == before.attempt and before.status == "running" else ()
+            goes_on = fact.status == before.status == "running" and fact.attempt == before.attempt
+            forks = before.forks if goes_on else ()
             state = NodeState(
                 fact.status,
                 fact.attempt,
-                (*forks, fact.fork) if fact.fork else (),
+                (*forks, fact.fork) if fact.fork else forks,
                 fact.until or "",
                 fact.approval or "",
                 fact.digest or "",
@@ -177,6 +180,16 @@ class TasksState(FactState):
             ended = [run for run, state in self.runs.items() if state.has_ended]
             for run in ended[:-MAX_ENDED_RUNS]:
                 del self.runs[run]
+
+
+async def read_details(tape: FetchesEntries, state: RunState) -> Mapping[str, str]:
+    """Read why nodes failed, by node, from the facts that said so."""
+    numbers = sorted(node.changed for node in state.nodes if node.reason and node.changed)
+    if not numbers:
+        return {}
+    query = TapeQuery(TASKS_TAPE, IdRanges(tuple((number, number) for number in numbers)))
+    facts = [NodeChanged.try_of(entry) for entry in (await tape.fetch([query]))[0] if entry.name in NodeChanged.EVENTS]
+    return {fact.node: fact.detail or "" for fact in facts if fact is not None and fact.run == state.run}
 
 
 TASKS_PROJECTION = project_facts(TasksState, name="tasks", version=1, tapes=TASKS_TAPE, interval=500)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.facts import TASKS_TAPE, NodeChanged, RunChanged, RunEventSeen
-from bubbot.features.tasks.harness.events import RunEvent
+from bubbot.features.tasks.harness.events import EventKind, RunEvent
 from bubbot.features.tasks.harness.feature_files import Harness
 from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from bubbot.features.tasks.state import NodeState, RunState
@@ -38,6 +38,7 @@ class RunWork:
         repeatable: what cut-off attempts did, by node and attempt: if the attempt goes on, it does so again, and it is no
             second event.
         running: the tokens that the attempts under way in this process have used, by node.
+        reserved: tokens of calls under way, of all attempts.
         is_cancelled: set once somebody ended the run.
         is_stopped: set once no attempt is under way any more.
     """
@@ -53,6 +54,7 @@ class RunWork:
     entries: dict[int, int] = field(default_factory=dict)
     repeatable: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
+    reserved: int = 0
     is_cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     is_stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _counted_until: float = 0.0
@@ -96,7 +98,7 @@ class RunWork:
                 made = self.repeatable.setdefault((fact.node, fact.attempt), Counter())
                 made[_identify(fact.kind, fact.name, thaw(fact.fields))] += 1
 
-    def make_event(self, kind: Any, name: str, node: str, now: datetime, values: Mapping[str, Any]) -> RunEvent:
+    def make_event(self, kind: EventKind, name: str, node: str, now: datetime, values: Mapping[str, Any]) -> RunEvent:
         """Make the event that would come next."""
         return RunEvent(self.last_event + 1, now.timestamp(), kind, name, node, values)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from bubbot.errors import CommandRefused, ValueInvalid
 from bubbot.feature import Kernel
@@ -14,7 +14,7 @@ from bubbot.features.tasks.facts import TaskDrafted
 from bubbot.features.tasks.harness.steps import OWN_STEPS
 from bubbot.features.tasks.library import TaskLibrary, parse_files
 from bubbot.features.tasks.results import TaskWritten
-from bubbot.features.tasks.sources import DefinitionInvalid
+from bubbot.features.tasks.sources import DefinitionInvalid, Problem
 from bubbot.formatting import clean
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import Role
@@ -61,10 +61,9 @@ unless it hands in a text). `{key}` in a prompt stands for a value of config.tom
 class TaskWriter:
     """Writes tasks from descriptions. Nothing that the model wrote is a task before a person said yes to all of it."""
 
-    def __init__(self, kernel: Kernel, library: TaskLibrary, product: Mapping[str, Any]) -> None:
+    def __init__(self, kernel: Kernel, library: TaskLibrary) -> None:
         self._kernel = kernel
         self._library = library
-        self._product = product
 
     async def write(self, turn: Turn, name: str, description: str) -> TaskWritten:
         """Let the model write a task, and ask an owner to confirm it, whole.
@@ -97,8 +96,8 @@ class TaskWriter:
             reply = await turn.runner.ask(turn, system, messages, purpose="task")
             try:
                 files = _read_files(reply.text)
-                definition = parse_files(files, name, self._product)
-                problems = [each for each in self._library.check(definition, Role.OWNER) if not each.is_warning]
+                found = await asyncio.to_thread(self._check, files, name)
+                problems = [each for each in found if not each.is_warning]
                 if not problems:
                     return files
                 problem = "\n".join(map(str, problems))
@@ -112,6 +111,9 @@ class TaskWriter:
                 },
             ]
         raise CommandRefused("task_not_written", problem=problem)
+
+    def _check(self, files: Mapping[str, str], name: str) -> list[Problem]:
+        return self._library.check(parse_files(files, name, self._library.product), Role.OWNER)
 
     async def keep(self, turn: Turn, name: str) -> TaskWritten:
         """Write a confirmed task into the folder of tasks. Raise `CommandRefused` if it was not confirmed."""

@@ -23,7 +23,7 @@ from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolLimits
-from bubbot.runtime.router import CommandOutcome, command_usage, is_command, is_overtaking, parse_command
+from bubbot.runtime.router import CommandOutcome, command_usage, is_command, is_overtaking, parse_command, split_list
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest
@@ -95,6 +95,19 @@ def read(line: str) -> dict[str, object]:
 
 
 class TestReading:
+    @pytest.mark.parametrize(
+        ("value", "items"),
+        [
+            ("a, b ,,c", ["a", "b", "c"]),
+            ("most=[1,2],tone=calm", ["most=[1,2]", "tone=calm"]),
+            ('a={x=1,y=2},b="1,2"', ["a={x=1,y=2}", 'b="1,2"']),
+            ('[1,2",3', ["[1", '2"', "3"]),
+            (" , ", []),
+        ],
+    )
+    def test_a_comma_within_brackets_or_quotes_ends_no_item_of_a_list(self, value: str, items: list[str]) -> None:
+        assert split_list(value) == items
+
     @pytest.mark.parametrize(
         ("line", "values"),
         [

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.arguments.fields import Args
+from bubbot.features.tasks.commands import MAX_LISTED_RUNS
 from bubbot.features.tasks.state import TASKS_PROJECTION
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.turn import Turn
@@ -295,11 +296,21 @@ class TestStopping:
             await bench.say(",stop")
             await run
             assert (bench.run.status, bench.node("only").status) == ("blocked", "running")
+            assert len(bench.node("only").forks) == 1
+            used = bench.run.tokens
+            assert used > 0  # what it used counts, however often somebody stops it
             assert ",task.resume" in bench.bot.channel.texts[-1]
             shop.let_go.set()
             sent = await bench.say(f",task.resume {bench.run.run}")
             assert (sent[-1], bench.run.status, bench.node("only").attempt) == ("Over.", "succeeded", 1)
             assert shop.bought == ["paper"]
+            assert bench.run.tokens > 1.5 * used
+
+    async def test_the_time_of_a_run_ends_a_node_that_has_more(self, tmp_path: Path) -> None:
+        write_task(tmp_path, "one", f"timeout = 1\n{self.SCHEMA}timeout = 600\nretries = 0\n")
+        async with tasks(tmp_path, model_of(only=[calls("shop.wait")]), tools=Shop().tools) as bench:
+            await bench.say(",task.run one")
+            assert (bench.run.status, bench.node("only").reason) == ("failed", "task_node_too_slow")
 
     async def test_a_run_is_cancelled_from_elsewhere_while_a_node_works(self, tmp_path: Path) -> None:
         write_task(tmp_path, "one", self.SCHEMA)
@@ -372,6 +383,34 @@ class TestAgain:
             assert "tone" in sent
 
 
+class TestList:
+    async def test_what_is_under_way_comes_last_however_much_has_ended(self, tmp_path: Path) -> None:
+        write_task(tmp_path, "gate", GATE)
+        write_task(tmp_path, "one", '[nodes.only]\nprompt = "ONLY"\n')
+        model = model_of(draft="the draft", publish="Published.", only="Done.")
+        async with tasks(tmp_path, model, tools=Shop().tools) as bench:
+            await bench.say(",task.run gate")
+            waiting = bench.run.run
+            for _ in range(MAX_LISTED_RUNS):
+                await bench.say(",task.run one")
+            (sent,) = await bench.say(",tasks")
+            assert waiting in sent.splitlines()[-1]
+
+    async def test_a_folder_that_cannot_be_read_is_named_and_the_bot_runs(self, tmp_path: Path) -> None:
+        (tmp_path / "tasks").symlink_to("tasks")
+        async with tasks(tmp_path, model_of()) as bench:
+            for line in (",tasks", ",task.run one", ",task.check one", ",task.new one"):
+                (sent,) = await bench.say(line)
+                assert str(tmp_path / "tasks") in sent, line
+
+    async def test_one_task_that_cannot_be_read_hides_no_other(self, tmp_path: Path) -> None:
+        write_task(tmp_path, "line", LINE)
+        (tmp_path / "tasks" / "config.toml").write_bytes(b"tone = \xff")
+        async with tasks(tmp_path, model_of()) as bench:
+            (sent,) = await bench.say(",tasks")
+            assert "tasks/config.toml:1" in sent
+
+
 class TestPeople:
     async def test_a_member_runs_a_task_and_sees_no_run_of_another_chat(self, tmp_path: Path) -> None:
         write_task(tmp_path, "gate", GATE)
@@ -384,8 +423,8 @@ class TestPeople:
         write_task(tmp_path, "gate", GATE)
         async with tasks(tmp_path, model_of(draft="the draft", publish="Published."), tools=Shop().tools) as bench:
             await bench.bot.say(",task.run gate", OWNER, GROUP)
-            for word in ("resume", "cancel"):
-                (sent,) = await bench.bot.say(f",task.{word} {bench.run.run}", MEMBER, GROUP)
+            for line in ("resume {}", "cancel {}", "rerun {} from=draft"):
+                (sent,) = await bench.bot.say(f",task.{line.format(bench.run.run)}", MEMBER, GROUP)
                 assert "somebody else" in sent
             assert bench.run.status == "waiting"
 
