@@ -21,6 +21,7 @@ from tests.docs.pages import ROOT, blocks
 from tests.e2e import forked
 from tests.e2e.bot import environment, run
 from tests.family import OWNER, Family, family
+from tests.tasks import write_task
 from tests.web_servers import Site, client, serving
 
 EXAMPLES = ROOT / "examples" / "tasks"
@@ -277,3 +278,13 @@ async def test_without_a_permission_of_task_or_job_no_page_is_read(tmp_path: Pat
             assert bench.channel.texts[-1].startswith(f"Task {queued['run']}: failed.")
             (broken,) = [fact for fact in await bench.facts("task/verdict", OWNER) if fact["status"] == "violated"]
             assert broken["text"] == "tool web.fetch succeeds"
+
+
+def test_a_shell_waits_for_the_next_attempt_at_a_step(home: Path) -> None:
+    schema = '[nodes.a]\nprompt = "x"\nartifact = { type = "integer" }\nrepairs = 0\nretries = 1\nbackoff = 1\n'
+    write_task(home, "flaky", schema)
+    done = run(home, "task", "run", "flaky", "--json")
+    assert json.loads(done.stdout)["status"] == "failed"
+    assert done.returncode == 1
+    shown = json.loads(run(home, "task", "status", json.loads(done.stdout)["run"], "--json").stdout)
+    assert shown["runs"][0]["nodes"][0]["attempt"] == 2

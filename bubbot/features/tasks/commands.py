@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace as replace_fields
+from datetime import datetime
 from typing import Any
 
 from msgspec import structs
@@ -54,7 +55,7 @@ from bubbot.tape.entry import Kind, canonical, text_field
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import most_foreign, stamp_of
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tool import CHANGES_JOBS, INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
 
 TASKS_SESSION = f"{TERMINAL_CHANNEL}:tasks"
@@ -506,8 +507,10 @@ class TaskCommands:
             state = runs.get(run) or next((each for name, each in reversed(runs.items()) if name not in before), None)
             if state is None:
                 return RunChange(run, task, "failed", answer.text)
-            if state.has_ended or state.status in ("waiting", "blocked") or session != state.session:
+            pause = _find_pause(state, context.now())
+            if state.has_ended or state.status == "blocked" or session != state.session or pause is None:
                 break
+            await asyncio.sleep(pause)
             answer = await type_command(session, f",task.resume {state.run}", "")
             texts += [answer.text] if answer.text and answer.text not in texts else []
         assert state is not None
@@ -523,6 +526,15 @@ class TaskCommands:
         assert tape is not None
         found = (await tape.fetch([TapeQuery(tape.name, keys=(result_key(state.run),))]))[0]
         return [text_field(entry.payload, "content") for entry in found if not entry.erased]
+
+
+def _find_pause(state: RunState, now: datetime) -> float | None:
+    """Return the seconds until a run can go on by itself; None if it waits for people alone."""
+    if state.status != "waiting":
+        return 0.0
+    waiting = [parse_moment(node.until) for node in state.nodes if node.status == "waiting" and not node.approval]
+    moments = [moment for moment in waiting if moment is not None]
+    return max((min(moments) - now).total_seconds(), 0.0) if moments else None
 
 
 def _parse_terminal_chat(args: RunTaskInChatArgs) -> str:
