@@ -74,6 +74,7 @@ def test_a_line_is_answered_and_a_later_chat_knows_it_by_the_arrow_keys(home: Pa
         chat.expect("You said: hello")
         chat.say(",tape.info")
         chat.expect("entries: ")
+        chat.settle()
         chat.say(",quit")
         shown = chat.expect("Bye. The conversation stays on the tape.\n")
         assert chat.ended() == 0

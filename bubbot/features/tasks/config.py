@@ -8,8 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem, find_non_json, is_too_deep, list_words
+from bubbot.features.tasks.sources import DefinitionInvalid, Problem, list_words
 from bubbot.formatting import did_you_mean, show_value
+from bubbot.json_schema import find_non_json, is_too_deep
 from bubbot.tape.entry import canonical, encode
 
 PRODUCT, HOME, TASK, RUN = "product", "home", "task", "run"

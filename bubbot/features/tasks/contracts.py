@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from heapq import nsmallest
 from typing import Any
 
 from bubbot.errors import BubbotError
-from bubbot.features.tasks.sources import find_non_json, is_too_deep, refuse_constant
+from bubbot.json_schema import find_fences, find_misfits, find_schema_problems, refuse_constant
 
-MAX_PROBLEMS = 5
-"""Problems of an artifact that a model is told at once."""
-MAX_PROBLEM_CHARS = 300
 MAX_TRIES = 1_000
 """Brackets of a text that may begin a value: each costs time, also if it is none, such as that of a footnote."""
-_FENCE = re.compile(
-    r"^[ \t]*```[ \t]*(?:json)?[ \t]*\r?\n(?P<text>.*?)^[ \t]*```[ \t]*\r?$", re.MULTILINE | re.DOTALL | re.IGNORECASE
-)
 _BRACKET = re.compile(r"[\[\]{}]")
-_UNION_KEYWORDS = ("anyOf", "oneOf")
-"""Keywords whose own message says little; what is wrong with the nearest of their schemas says more."""
 
 
 class ArtifactInvalid(BubbotError):
@@ -47,16 +38,7 @@ def find_contract_problems(contract: object) -> list[str]:
     """Say what keeps a value from being a contract, at most `MAX_PROBLEMS` problems; nothing is fetched."""
     if not isinstance(contract, dict):
         return ["a contract is a JSON Schema, which is a table, or the path of a JSON file with one"]
-    if is_too_deep(contract):
-        return ["the JSON Schema is nested too deep: make it flatter"]
-    if reason := find_non_json(contract):
-        return [f"the JSON Schema {reason}"]
-    from jsonschema import Draft202012Validator, FormatChecker
-
-    # A regular expression that is none would fail only when an artifact meets it.
-    meta = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=FormatChecker(["regex"]))
-    problems = _describe(meta.iter_errors(contract), " of the JSON Schema")
-    return problems or [*dict.fromkeys(_find_wrong_references(contract, meta.is_valid))][:MAX_PROBLEMS]
+    return find_schema_problems(contract)
 
 
 def parse_artifact(text: str, contract: Mapping[str, Any] | None) -> Any:
@@ -89,7 +71,7 @@ def _find_values(text: str) -> list[Any]:
         raise ArtifactInvalid(["the JSON is nested too deep"]) from None
     except ValueError as error:
         reason = str(error)
-    fences = [match["text"] for match in _FENCE.finditer(text)]
+    fences = find_fences(text)
     if len(fences) == 1:
         with suppress(ValueError, RecursionError):  # if it is broken, the scan says where
             return [decoder.decode(fences[0])]
@@ -138,77 +120,9 @@ def _scan(text: str, decoder: json.JSONDecoder) -> tuple[list[Any], str]:
 
 def _find_failures(value: Any, contract: Mapping[str, Any]) -> list[str]:
     """Say what of a value breaks a contract, the most telling first."""
-    if is_too_deep(value):
-        return ["the JSON is nested too deep"]
-    if reason := find_non_json(value):
-        return [f"the JSON {reason}"]
-    from jsonschema import Draft202012Validator
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
-    registry: Registry[Any] = Registry()  # an empty one: nothing is fetched
     try:
-        return _describe(Draft202012Validator(contract, registry=registry).iter_errors(value))
-    except RecursionError:
-        return ["the contract refers to itself without an end: it fits nothing"]
-    except Unresolvable as error:
-        return [f"the contract refers to {error.ref!r}, which it does not have: it fits nothing"]
-
-
-def _describe(errors: Iterable[Any], of: str = "") -> list[str]:
-    """Return the words of the validator for its most telling errors: the outermost first, those of one depth in its order."""
-    from jsonschema.exceptions import best_match
-
-    nearest = nsmallest(
-        MAX_PROBLEMS, errors, key=lambda error: (len(error.absolute_path), error.validator in _UNION_KEYWORDS)
-    )
-    lines = []
-    for error in nearest:
-        inner = best_match([error])
-        words = [_shorten(str(inner.message))]
-        # What fits no schema of a union fits none of them for its own reason.
-        words += [_shorten(str(each.message)) for each in inner.context[:3] if each.json_path == inner.json_path]
-        lines.append(f"at {inner.json_path}{of}: {'; '.join(dict.fromkeys(words))}")
-    return list(dict.fromkeys(lines))
-
-
-def _shorten(message: str) -> str:
-    """Return a message of the validator without the middle of a long value: what is wrong with it stands at the end."""
-    if len(message) <= MAX_PROBLEM_CHARS:
-        return message
-    return f"{message[: MAX_PROBLEM_CHARS // 3]} … {message[-MAX_PROBLEM_CHARS * 2 // 3 :]}"
-
-
-def _find_wrong_references(contract: dict[str, Any], is_schema: Callable[[Any], bool]) -> Iterator[str]:
-    """Yield what is wrong with the references of a JSON Schema: each stays within it, and names a schema."""
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import DRAFT202012
-
-    nameless = {key: each for key, each in contract.items() if key != "$id"}
-    registry: Registry[Any] = Registry()
-    resolver = registry.resolver_with_root(DRAFT202012.create_resource(nameless))
-    for key, value in _list_items(nameless):
-        if not isinstance(value, str):  # such as a property of this name
-            continue
-        if key == "$id":
-            yield f"$id {value!r} within the JSON Schema changes what its references mean: remove it"
-        elif key in ("$ref", "$dynamicRef"):
-            if not value.startswith("#"):
-                yield f'{key} {value!r} leads out of the JSON Schema, and nothing is fetched: write "#/$defs/NAME"'
-                continue
-            try:
-                target = resolver.lookup(value).contents
-            except (Unresolvable, ValueError, TypeError):  # the latter two for a path into a list or a number
-                yield f"{key} {value!r} names nothing in the JSON Schema"
-                continue
-            if not is_schema(target):
-                yield f"{key} {value!r} names a part of the JSON Schema that is no schema itself"
-
-
-def _list_items(value: object) -> Iterator[tuple[str, object]]:
-    """Yield the keys of all objects in a value, each with what it holds."""
-    if isinstance(value, dict):
-        yield from value.items()
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _list_items(inner)
+        return find_misfits(value, contract)
+    except TimeoutError:
+        return [
+            "a text in it takes too long to be checked by a regular expression of the contract: write a shorter one"
+        ]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
-from typing import Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from bubbot.errors import ConfigError
+from bubbot.json_schema import MAX_DEPTH, is_too_deep, refuse_constant
 
-MAX_DEPTH = 64
-"""How deep the tables and lists of a source may be nested."""
 MAX_SHOWN_PROBLEMS = 20
 """Problems that an error spells out."""
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
@@ -94,46 +92,5 @@ def read_json(text: str, path: str) -> Any:
     return value
 
 
-def refuse_constant(name: str) -> NoReturn:
-    """Refuse `NaN` and `Infinity`, which `json` reads though JSON has no such number. Raise `ValueError`."""
-    raise ValueError(f"JSON has no number {name}")
-
-
 def _too_deep(path: str) -> Problem:
     return Problem(path, f"its tables and lists are nested deeper than {MAX_DEPTH}: make it flatter")
-
-
-def is_too_deep(value: object) -> bool:
-    """Return true if tables and lists are nested deeper than `MAX_DEPTH`. Does not recurse itself."""
-    level: list[object] = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [inner for each in level for inner in _parts(each)]
-        if not level:
-            return False
-    return True
-
-
-def find_non_json(value: object) -> str:
-    """Say what of a value is not JSON, such as a date; empty for nothing. The value is not too deep."""
-    if isinstance(value, Mapping):
-        return next((f"has the key {key!r}, which is not a text" for key in value if not isinstance(key, str)), "") or (
-            next(filter(None, map(find_non_json, (*value, *value.values()))), "")
-        )
-    if isinstance(value, list | tuple):
-        return next(filter(None, map(find_non_json, value)), "")
-    if isinstance(value, str):
-        return "holds half of a surrogate pair, which is not valid text" if _has_surrogate(value) else ""
-    if value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
-        return ""
-    what = f"holds the number {value}" if isinstance(value, float) else f"holds a {type(value).__name__}, {value}"
-    return f"{what}, which JSON does not have: write it as a text in quotes"
-
-
-def _has_surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _parts(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()

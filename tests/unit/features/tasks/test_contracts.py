@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from bubbot.features.tasks.contracts import (
-    MAX_PROBLEMS,
     MAX_TRIES,
     ArtifactInvalid,
     find_contract_problems,
     parse_artifact,
 )
+from bubbot.json_schema import MAX_PROBLEMS
 
 CONTRACT: dict[str, Any] = {
     "type": "object",
@@ -151,8 +151,8 @@ def test_properties_may_be_named_like_keywords() -> None:
         (3, "a contract is a JSON Schema"),
         ({"type": "objct"}, "at $.type of the JSON Schema: 'objct' is not valid"),
         ({"minimum": float("inf")}, "holds the number inf"),
-        ({"pattern": "("}, "'(' is not a 'regex'"),
-        ({"patternProperties": {"(": {}}}, "'(' is not a 'regex'"),
+        ({"pattern": "("}, "'(' is not a regular expression"),
+        ({"patternProperties": {"(": {}}}, "'(' is not a regular expression"),
         ({"$ref": "https://example.org/items.json"}, "leads out of the JSON Schema"),
         ({"items": {"$ref": "other.json#/x"}}, "leads out of the JSON Schema"),
         ({"$ref": "#/$defs/item"}, "names nothing"),
