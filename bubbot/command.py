@@ -111,8 +111,8 @@ class Caller:
 
     @classmethod
     def of_shell(cls, context: CommandContext, *, has_confirmed: bool = False) -> Caller:
-        """Return the person who types a command in a shell."""
-        return cls(has_confirmed=has_confirmed, texts=context.texts, context=context)
+        """Return the person who types a command in a shell, or sends a form of a page."""
+        return cls(id=context.account or TERMINAL, has_confirmed=has_confirmed, texts=context.texts, context=context)
 
     @property
     def required_turn(self) -> Turn:

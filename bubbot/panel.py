@@ -1,7 +1,7 @@
 """The panel port: what a feature shows on the trace page.
 
 A panel is a function that reads data, and a Jinja template that draws it. The function reads through the boundary of its
-viewer alone. The page renders the template, and escapes every value; its macros for tables, links, times and the like are in
+viewer alone. A panel writes nothing; a form on it may run a command of the shell for an owner. The page renders the template, and escapes every value; its macros for tables, links, times and the like are in
 `bubbot/features/trace/templates/macros.html`. Panels of bubbot's features are in the `panels.py` of their folders, listed in
 `bubbot.app.panels`; an installed package has `FeatureFactory.panels`.
 """
@@ -87,6 +87,18 @@ class PanelQuery(Struct, frozen=True):
         return [entry for entry in found[: self.limit] if not entry.erased], more
 
 
+class PanelForm(Struct, frozen=True):
+    """What a form on a panel does: it runs a command of the shell, as whoever sends it. Only owners may.
+
+    Attributes:
+        command: the name, such as `judge label`.
+        read: returns the arguments that the fields mean; they are foreign. Raises `ValueInvalid`.
+    """
+
+    command: str
+    read: Callable[[PanelQuery, Mapping[str, str]], Mapping[str, Any]]
+
+
 class Panel(Struct, frozen=True):
     """A part of the trace page.
 
@@ -97,6 +109,7 @@ class Panel(Struct, frozen=True):
             says so.
         template: the package, a colon, and the file in its folder `templates`: `plants.page:garden.html`.
         shared: the tapes it reads that hold facts about many sessions.
+        form: what its form does; None without one. The form posts to the address of the panel, and leads back to it.
     """
 
     name: str
@@ -105,6 +118,7 @@ class Panel(Struct, frozen=True):
     read: Callable[[PanelReader, PanelQuery], Awaitable[object]]
     template: str
     shared: Sequence[SharedTape] = ()
+    form: PanelForm | None = None
 
 
 class FeaturePanel(Struct, frozen=True):

@@ -142,6 +142,7 @@ class CommandContext:
         on_progress: gets the counts of long work; the running bot shows none.
         texts: the sentences in the language of the bot.
         home: the home folder; None in a turn, and for commands that need none.
+        account: the account of an owner who runs it from a page of the bot; empty for the user of a shell.
     """
 
     store: TapeStore
@@ -160,6 +161,7 @@ class CommandContext:
     on_progress: OnProgress = ignore_progress
     texts: Texts = field(default_factory=Texts)
     home: Path | None = None
+    account: str = ""
 
     def service(self, kind: type[T]) -> T | None:
         """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""

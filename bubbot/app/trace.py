@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hmac import compare_digest
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -16,7 +16,7 @@ from bubbot.app.stores import find_workspace, open_home_store, unused_clock
 from bubbot.app.tapes import now, tape_service
 from bubbot.features.access.audits import AuditorDirectory
 from bubbot.features.access.service import ACCESS_TAPE, parse_auditor
-from bubbot.features.trace.pages import TracePages
+from bubbot.features.trace.pages import SubmitForm, TracePages
 from bubbot.features.trace.tokens import TraceTokens, forget_key, read_key
 from bubbot.home import Home
 from bubbot.ports.channel import Role
@@ -40,8 +40,12 @@ class OpenTrace:
 
 
 @asynccontextmanager
-async def open_trace(settings: Settings, home: Home) -> AsyncIterator[OpenTrace]:
-    """Open the pages of a home, also while its bot runs. Raise a `StoreError` if there is no database."""
+async def open_trace(settings: Settings, home: Home, submit: SubmitForm | None = None) -> AsyncIterator[OpenTrace]:
+    """Open the pages of a home, also while its bot runs; `submit` runs the commands of forms.
+
+    Raises:
+        StoreError: there is no database.
+    """
     store = await open_home_store(settings.store, home, now=unused_clock, readonly=True)
     try:
         workspace = await find_workspace(store, home)
@@ -52,7 +56,9 @@ async def open_trace(settings: Settings, home: Home) -> AsyncIterator[OpenTrace]
             return open_boundary(store, viewer, workspace, panels, installed)
 
         texts, zone = Texts(settings.bot.language), ZoneInfo(settings.bot.timezone)
-        pages = TracePages(open_reader, load_strategies(), texts=texts, zone=zone, now=now, panels=panels)
+        pages = TracePages(
+            open_reader, load_strategies(), texts=texts, zone=zone, now=now, panels=panels, submit=submit
+        )
         yield OpenTrace(pages, AuditorDirectory(tape_service(store, ACCESS_TAPE)))
     finally:
         await store.aclose()
@@ -100,7 +106,7 @@ def admit_people(tokens: TraceTokens, role_of: Callable[[str, str], Role], audit
             return None
         channel, _, number = holder.person.rpartition(":")
         if channel and role_of(channel, number).at_least(Role.OWNER):
-            return Admission(OWNER, holder.seconds)
+            return Admission(replace(OWNER, account=holder.person), holder.seconds)
         viewer = await auditors.find_viewer(holder.person)
         return Admission(viewer, holder.seconds) if viewer.sessions else None
 

@@ -7,17 +7,23 @@ import os
 import signal
 import webbrowser
 from base64 import urlsafe_b64encode
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
+from bubbot.app.commands import find_command
 from bubbot.app.trace import admit_owner, end_tokens, issue_token, open_trace, pages_address
 from bubbot.arguments.fields import Args
+from bubbot.cli.commands import carry_out
 from bubbot.cli.invocation import Invocation, parse_count, usage_error
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.errors import ConfigError, ToolRetry
 from bubbot.server.pages import serve_pages
 from bubbot.settings.environment import has_display
-from bubbot.shell_command import Argument, CommandGroup
+from bubbot.shell_command import Argument, CommandFailure, CommandGroup
+from bubbot.tape.boundary import Viewer
+from bubbot.tool import validate_args
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_TOKEN_DAYS = 30
@@ -54,7 +60,7 @@ def trace(invocation: Invocation, args: TraceArgs) -> int:
     """Look at sessions, turns and requests in a browser.
 
     Serve the trace page on this machine until Ctrl-C, and print its address, which holds a token: sessions, turns step by
-    step, exactly what a model was shown, search, charts. It only reads, and works while the bot runs. With [trace] port the
+    step, exactly what a model was shown, search, charts. It works while the bot runs, and writes nothing but your judgements. With [trace] port the
     running bot serves the page itself, to people with a token: --token makes one.
     """
     if args.end_tokens and args.token is not None:
@@ -83,8 +89,19 @@ def _print_token(setup: CommandSetup, account: str, days: int) -> None:
 
 
 async def _serve(setup: CommandSetup, port: int, *, browse: bool) -> None:
+    async def submit(name: str, arguments: Mapping[str, Any], _viewer: Viewer) -> None:
+        command = find_command(name)
+        assert command is not None
+        try:
+            parsed = validate_args(name, command.args, arguments)
+        except ToolRetry as error:
+            raise ConfigError(str(error)) from error
+        result = await carry_out(setup, command, parsed)
+        if isinstance(result, CommandFailure):
+            raise ConfigError(result.text.strip())
+
     token = urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
-    async with open_trace(setup.settings, setup.home) as opened:
+    async with open_trace(setup.settings, setup.home, submit) as opened:
         address = pages_address(setup.settings.trace, host=LOOPBACK, port=port)
         async with serve_pages(opened.pages, address, admit_owner(token)) as bound:
             link = f"http://{LOOPBACK}:{bound}/?token={token}"

@@ -18,16 +18,18 @@ from bubbot.tape.boundary import Viewer
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request for a page.
+    """A request for a page, or what a form of a page sends.
 
     Attributes:
         path: the decoded parts of the path; none for the first page. Untrusted.
         query: the last value of each parameter. Untrusted.
+        form: the last value of each field of a form; None: nobody sends one. Untrusted.
     """
 
     path: tuple[str, ...]
     query: Mapping[str, str]
     viewer: Viewer
+    form: Mapping[str, str] | None = None
 
     def number(self, name: str, default: int | None = None) -> int | None:
         """Return a parameter as a number of at most 18 digits; `default` if it is missing or not one."""
@@ -94,5 +96,10 @@ class Pages(Protocol):
         ...
 
     async def answer(self, request: PageRequest) -> PageAnswer:
-        """Return a page. Raise `AccessError` if the viewer may not see it, `EntryNotFound` if it does not exist."""
+        """Return a page, or do what a form asks for and return where to go then.
+
+        Raises:
+            AccessError: the viewer may not see the page, or may not do that.
+            EntryNotFound: there is no such page, or it has no form.
+        """
         ...

@@ -1,7 +1,7 @@
 """Pages for browsers, on their own address: admission, cookies and headers.
 
-A browser sends a token: once in the address or a form, then in a cookie that no script can read. Pages change nothing except
-that cookie.
+A browser sends a token: once in the address or a form, then in a cookie that no script can read. Requests of other sites' pages
+are refused, so that a form is sent by somebody who sees it here.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
+from bubbot.errors import AccessError, BubbotError, CommandRefused, ConfigError, EntryNotFound
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, Pages
 from bubbot.server.listener import (
     HttpAddress,
@@ -31,7 +31,7 @@ from bubbot.tape.boundary import Viewer
 
 log = logging.getLogger(__name__)
 
-PAGE_LIMITS = HttpLimits(connections=64, body_bytes=4096)
+PAGE_LIMITS = HttpLimits(connections=64, body_bytes=65_536)
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -120,6 +120,7 @@ class PageServer:
             web.post("/login", self._log_in),
             web.post("/logout", self._log_out),
             web.get("/{path:.*}", self._show),
+            web.post("/{path:.*}", self._submit),
         ]
 
     @property
@@ -148,7 +149,7 @@ class PageServer:
             return self._send(self._pages.show_error(error, HTTP_FORBIDDEN))
         except EntryNotFound as error:
             return self._send(self._pages.show_error(error, HTTP_NOT_FOUND))
-        except ConfigError as error:
+        except (ConfigError, CommandRefused) as error:
             return self._send(self._pages.show_error(error, HTTP_BAD_REQUEST))
         except BubbotError as error:
             return self._send(self._pages.show_error(error, HTTP_SERVER_ERROR))
@@ -193,9 +194,15 @@ class PageServer:
                 # A link from another site comes without the cookie, which is strict; asked again from here it is sent.
                 return self._bounce(request)
             return self._send(self._pages.ask_for_token(LoginForm(request.path_qs)))
-        path = tuple(unquote(part) for part in request.raw_path.partition("?")[0].split("/") if part)
-        query = dict(request.query.items())  # the last value of each
-        return self._send(await self._pages.answer(PageRequest(path, query, admission.viewer)))
+        return self._send(await self._pages.answer(_parse_request(request, admission.viewer)))
+
+    async def _submit(self, request: web.Request) -> web.StreamResponse:
+        admission = await self._find(request.cookies.get(self._cookie, ""))
+        if admission is None:
+            return self._send(self._pages.ask_for_token(LoginForm(request.path_qs)))
+        fields = (await request.post()).items()
+        form = {name: value for name, value in fields if isinstance(value, str)}
+        return self._send(await self._pages.answer(replace(_parse_request(request, admission.viewer), form=form)))
 
     def _bounce(self, request: web.Request) -> web.Response:
         response = self._send(PageAnswer())
@@ -246,6 +253,11 @@ class PageServer:
         if answer.filename:
             response.headers["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
         return response
+
+
+def _parse_request(request: web.Request, viewer: Viewer) -> PageRequest:
+    path = tuple(unquote(part) for part in request.raw_path.partition("?")[0].split("/") if part)
+    return PageRequest(path, dict(request.query.items()), viewer)  # of each parameter the last value
 
 
 def _local_path(target: str) -> str:

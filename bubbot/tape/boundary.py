@@ -63,10 +63,12 @@ class Viewer:
     Attributes:
         name: for errors.
         sessions: the granted sessions; None for the owner, who sees every session.
+        account: the account as channel and id; empty for the user of this process.
     """
 
     name: str
     sessions: frozenset[str] | None = frozenset()
+    account: str = ""
 
     @property
     def sees_all(self) -> bool:

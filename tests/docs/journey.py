@@ -215,6 +215,16 @@ def walk(pictures: Path) -> str:
         nodes = [text.partition(" #")[0] for text in page.locator("svg a text").all_text_contents()]
         lines += [f"anchors:  {len(nodes)}, the newest: {nodes[-1]}"]
         page.screenshot(path=pictures / "trace-anchors.png")
+        page.get_by_role("link", name="Judge", exact=True).click()
+        page.locator("tbody a").first.click()
+        expect(page.locator("[data-keys]")).to_be_focused()  # the script of the page listens
+        page.keyboard.press("5")
+        page.keyboard.press("w")
+        page.keyboard.type("It looked both up.")
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        lines += ["judge:    " + " · ".join(texts(page, "tbody td")[1:])]
+        page.screenshot(path=pictures / "trace-judge.png", full_page=True)
         page.set_viewport_size(PHONE)  # type: ignore[arg-type]
         page.get_by_role("link", name="Turns", exact=True).click()
         expect(page.locator("#turns")).to_be_visible()

@@ -10,7 +10,20 @@ import pytest
 
 from tests.docs.journey import BLOCK, PAGES, PICTURES, walk
 
-STATIONS = ("open", "task", "find", "turn", "step 1", "scrub", "compare", "memory", "schedule", "anchors", "export")
+STATIONS = (
+    "open",
+    "task",
+    "find",
+    "turn",
+    "step 1",
+    "scrub",
+    "compare",
+    "memory",
+    "schedule",
+    "anchors",
+    "judge",
+    "export",
+)
 
 
 def recorded() -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bubbot.app.daemon import Daemon
 from bubbot.app.reload import Reloader
@@ -18,6 +18,8 @@ from bubbot.server.api import Api
 from bubbot.server.local import serve_socket
 from bubbot.server.protocol import JsonObject, encode
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import CommandContext
+from bubbot.tape.boundary import Viewer
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import SOURCE_LANGUAGE
 
@@ -51,16 +53,20 @@ async def serve(daemon: Daemon, reloader: Reloader, settings: Settings, home: Ho
         if settings.server.port is not None and daemon.quarantine is None:
             await stack.enter_async_context(_serve_network(daemon, api, settings, settings.server.port))
         if settings.trace.port is not None and daemon.quarantine is None:
-            await stack.enter_async_context(_serve_trace(daemon, settings, home))
+            await stack.enter_async_context(_serve_trace(daemon, reloader, settings, home))
         yield api
 
 
 @asynccontextmanager
-async def _serve_trace(daemon: Daemon, settings: Settings, home: Home) -> AsyncIterator[None]:
+async def _serve_trace(daemon: Daemon, reloader: Reloader, settings: Settings, home: Home) -> AsyncIterator[None]:
     from bubbot.app.trace import admit_people, open_trace, pages_address, trace_tokens
     from bubbot.server.pages import serve_pages
 
-    async with open_trace(settings, home) as trace:
+    async def submit(name: str, arguments: Mapping[str, Any], viewer: Viewer) -> None:
+        context = replace(_make_context(daemon), account=viewer.account)
+        await answer_command(context, reloader.current, {"name": name, "arguments": dict(arguments)})
+
+    async with open_trace(settings, home, submit) as trace:
         admit = admit_people(trace_tokens(home), daemon.access.role, trace.auditors)
         async with serve_pages(trace.pages, pages_address(settings.trace), admit):
             yield
@@ -87,14 +93,17 @@ async def _serve_network(daemon: Daemon, api: Api, settings: Settings, port: int
         yield
 
 
+def _make_context(daemon: Daemon) -> CommandContext:
+    """Return what a command works on that comes from outside any turn."""
+    base = daemon.bot.turn_services.command_context
+    return replace(base, exclusive=daemon.bot.runtime.exclusive, services=[*base.services, daemon.access])
+
+
 def _make_api(daemon: Daemon, reloader: Reloader) -> Api:
     app = daemon.bot
 
     async def command(body: JsonObject) -> JsonObject:
-        base = app.turn_services.command_context
-        services = [*base.services, daemon.access]
-        context = replace(base, exclusive=app.runtime.exclusive, services=services)
-        return await answer_command(context, reloader.current, body)
+        return await answer_command(_make_context(daemon), reloader.current, body)
 
     async def reload(_body: JsonObject) -> JsonObject:
         return asdict(await reloader.reload("command"))

@@ -22,4 +22,5 @@ class AuditorDirectory:
         """Return an auditor with the sessions granted now: none if there are none. Raise `ValueInvalid` for another text."""
         account = parse_auditor(auditor)
         state = await self._projected.catch_up()
-        return Viewer(":".join(filter(None, account)), state.audited_sessions(account))
+        name = ":".join(filter(None, account))
+        return Viewer(name, state.audited_sessions(account), name)

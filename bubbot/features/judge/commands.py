@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import isfinite
 
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused, ValueInvalid
 from bubbot.features.judge.decision import DecisionView
-from bubbot.features.judge.labels import MAX_ANSWERS_READ, Label, LabelsView, is_answer, labels_of
+from bubbot.features.judge.labels import Label, LabelsView, find_annotator, labels_of, offer_labels, read_answers
 from bubbot.features.judge.results import (
     AnswerRated,
     DecisionShown,
@@ -23,19 +23,16 @@ from bubbot.features.judge.results import (
 from bubbot.features.judge.settings import JudgeSettings
 from bubbot.features.judge.targets import find_target, format_target
 from bubbot.formatting import clean
-from bubbot.ports.channel import TERMINAL_CHANNEL, Inbound, Role
+from bubbot.ports.channel import Inbound, Role
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
 from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.ports.turn import Turn
 from bubbot.runtime.messages import find_sent
 from bubbot.runtime.router import holds_command
 from bubbot.shell_command import CommandContext
-from bubbot.tape.corrections import Corrections
-from bubbot.tape.entry import Kind, TapeEntry, text_field
+from bubbot.tape.entry import TapeEntry, text_field
 from bubbot.tape.events import CommandRun
-from bubbot.tape.handle import CORRECTION, TapeHandle
-from bubbot.tape.provenance import TERMINAL_SENDER
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.handle import TapeHandle
 from bubbot.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
 
 RATE_TOOL = "judge.rate"
@@ -86,9 +83,7 @@ class JudgeCommands:
         async with caller.context.open_session(args.chat, write=True, usage="judged", subject="judgements") as tape:
             target, name = await find_target(tape, args.target), args.name or self._find_settings().name
             label, why = clean(args.label.strip()), clean(args.why.strip())
-            fact = Judgement(
-                target, name, args.score, label, why, Annotator("human", TERMINAL_SENDER, TERMINAL_CHANNEL)
-            )
+            fact = Judgement(target, name, args.score, label, why, find_annotator(caller.id))
             (stored,) = await tape.append([fact.to_entry()])
         return TargetLabelled(args.chat, format_target(target), name, stored.id)
 
@@ -122,12 +117,9 @@ class JudgeCommands:
         async with caller.context.open_session(args.chat, usage="judged") as tape:
             target = await find_target(tape, args.target)
             decision = await tape.read(DecisionView(target))
-            labels = [each for each in labels_of(await self._read(tape), target) if each.is_in_force]
-        mine = Annotator("human", TERMINAL_SENDER, TERMINAL_CHANNEL)
-        withheld = [] if any(each.judgement.annotator == mine for each in labels) else _of_judges(labels)
-        if not self._find_settings().offer_after_look:
-            withheld = []
-        rows = tuple(LabelRow.of(each) for each in labels if each not in withheld)
+            labels = labels_of(await self._read(tape), target)
+        shown, withheld = offer_labels(labels, find_annotator(caller.id), self._find_settings())
+        rows = tuple(LabelRow.of(each) for each in shown)
         return DecisionShown(
             format_target(target),
             decision.shown,
@@ -136,16 +128,12 @@ class JudgeCommands:
             decision.model,
             decision.branches,
             rows,
-            len(withheld),
+            withheld,
         )
 
     async def _read(self, tape: TapeHandle) -> tuple[Label, ...]:
         settings = self._find_settings()
         return await tape.read(LabelsView.of_tape(tape, settings.name, settings.reactions))
-
-
-def _of_judges(labels: Sequence[Label]) -> list[Label]:
-    return [each for each in labels if each.judgement.annotator.kind != "human"]
 
 
 def _find_typed(turn: Turn) -> Inbound:
@@ -167,7 +155,7 @@ def _find_typed(turn: Turn) -> Inbound:
 
 async def _find_newest(tape: TapeHandle) -> TapeEntry:
     """Return the newest answer of a chat. Raise `CommandRefused` without one."""
-    answers = await _read_answers(tape)
+    answers = await read_answers(tape)
     if not answers:
         raise CommandRefused("judge_no_answer")
     return answers[0]
@@ -180,19 +168,10 @@ async def _find_replied(turn: Turn, typed: Inbound) -> TapeEntry:
         sent = await find_sent(turn.tape, outbox, {message}, turn.session)
         if intent := sent.get(message):
             wrote = text_field(intent.data, "turn")
-            for answer in await _read_answers(turn.tape):
+            for answer in await read_answers(turn.tape):
                 if text_field(answer.meta, "turn") == wrote:
                     return answer
     raise CommandRefused("judge_no_reply")
-
-
-async def _read_answers(tape: TapeHandle) -> list[TapeEntry]:
-    """Return the newest answers, newest first, without what was erased or deleted."""
-    written = TapeQuery(tape.name, kinds=(Kind.MESSAGE,), newest=True, limit=MAX_ANSWERS_READ)
-    changes = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(CORRECTION,))
-    found, events = await tape.fetch([written, changes])
-    hidden = Corrections.of(events).hidden
-    return [entry for entry in found if is_answer(entry) and not entry.erased and entry.id not in hidden]
 
 
 async def _open_commands(context: CommandContext) -> JudgeCommands:

@@ -10,11 +10,15 @@ from itertools import pairwise
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from bubbot.features.judge.settings import JudgeSettings
+from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
 from bubbot.ports.outbox import OUTBOX_PREFIX, OutboxIntent, PartReceipt
+from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.events import MessageReaction
-from bubbot.tape.handle import TapeHandle, spans_of
+from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
+from bubbot.tape.provenance import TERMINAL_SENDER
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
@@ -147,6 +151,38 @@ class LabelsView:
 def is_answer(entry: TapeEntry) -> bool:
     """Return true for a message that the bot, or an agent of the chat, wrote to people."""
     return entry.kind == Kind.MESSAGE and entry.payload.get("role") == "assistant" and entry.is_shown_to("")
+
+
+async def read_answers(
+    tape: TapeHandle,
+    part: IdRanges = IdRanges(((1, None),)),  # noqa: B008 - frozen
+    limit: int = MAX_ANSWERS_READ,
+) -> list[TapeEntry]:
+    """Return the answers among the newest messages of a part of a tape, newest first, without what was erased or deleted.
+
+    `limit` is how many messages are read.
+    """
+    written = TapeQuery(tape.name, part, kinds=(Kind.MESSAGE,), newest=True, limit=limit)
+    changes = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(CORRECTION,))
+    found, events = await tape.fetch([written, changes])
+    hidden = Corrections.of(events).hidden
+    return [entry for entry in found if is_answer(entry) and not entry.erased and entry.id not in hidden]
+
+
+def find_annotator(account: str) -> Annotator:
+    """Return the annotator that a person is, by the account as channel and id, or by `terminal`."""
+    channel, _, number = account.rpartition(":")
+    return Annotator("human", number, channel) if channel else Annotator("human", TERMINAL_SENDER, TERMINAL_CHANNEL)
+
+
+def offer_labels(labels: Sequence[Label], person: Annotator, settings: JudgeSettings) -> tuple[list[Label], int]:
+    """Return the labels in force that a person is shown, and how many of judges are withheld until this person has judged."""
+    in_force = [each for each in labels if each.is_in_force]
+    has_judged = any(each.judgement.annotator == person for each in in_force)
+    if has_judged or not settings.offer_after_look:
+        return in_force, 0
+    shown = [each for each in in_force if each.judgement.annotator.kind == "human"]
+    return shown, len(in_force) - len(shown)
 
 
 def labels_of(labels: Sequence[Label], target: JudgedTarget) -> tuple[Label, ...]:

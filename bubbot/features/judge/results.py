@@ -114,13 +114,15 @@ class LabelRow(Struct, frozen=True):
             label.superseded_by,
         )
 
+    @property
+    def value(self) -> str:
+        """The score and the word."""
+        return " ".join(filter(None, ["" if self.score is None else f"{self.score:g}", self.label])) or "–"
+
     def describe(self, caller: Caller) -> str:
         """Write it in a line."""
         texts = caller.result_texts
-        value = " ".join(filter(None, ["" if self.score is None else f"{self.score:g}", self.label]))
-        line = texts.say(
-            "LabelRow", entry=self.entry, target=self.target, name=self.name, value=value or "–", by=self.by
-        )
+        line = texts.say("LabelRow", entry=self.entry, target=self.target, name=self.name, value=self.value, by=self.by)
         parts = [line, texts.say("LabelRow.why", why=" ".join(self.why.split())) if self.why else ""]
         parts.append(texts.say("LabelRow.superseded", entry=self.superseded_by) if self.superseded_by else "")
         return " ".join(filter(None, parts))

@@ -1,4 +1,4 @@
-"""The pages: which there are, and what each reads. Nothing is written, and nothing is read but through the boundary."""
+"""The pages: which there are, and what each reads, through the boundary alone. Forms of panels run commands; nothing else writes."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ KINDS = ("sessions", "archives", "system")
 
 OpenReader: TypeAlias = Callable[[Viewer], TapeBoundary]
 """Open the tapes as a viewer may see them."""
+SubmitForm: TypeAlias = Callable[[str, Mapping[str, Any], Viewer], Awaitable[None]]
+"""Run a command of the shell, by its name and arguments, as an owner. Raise a `BubbotError` if it is refused."""
 Values: TypeAlias = dict[str, Any]
 
 
@@ -74,6 +76,7 @@ class TracePages:
         zone: tzinfo,
         now: Clock,
         panels: Sequence[FeaturePanel] = (),
+        submit: SubmitForm | None = None,
     ) -> None:
         """Set what the pages are made from.
 
@@ -82,10 +85,11 @@ class TracePages:
             strategies: rebuild what a model was shown.
             zone: the time zone in which times are shown.
             panels: what the other features show.
+            submit: runs the commands of their forms; None: nothing can be sent.
         """
         self._open_reader, self._texts, self._zone, self._now = open_reader, texts, zone, now
         self._renderer = PageRenderer(texts, zone)
-        self._directory = SessionDirectory()
+        self._directory, self._submit = SessionDirectory(), submit
         self._requests = RequestReader(strategies)
         self._of_tape: Mapping[str, Callable[[TapePlace, Sequence[str]], Awaitable[PageAnswer]]] = {
             "": self._show_first,
@@ -121,6 +125,8 @@ class TracePages:
     async def answer(self, request: PageRequest) -> PageAnswer:
         """See `Pages`."""
         reader = self._open_reader(request.viewer)
+        if request.form is not None and request.path[:1] != ("panel",) and request.path[2:3] != ("panel",):
+            raise EntryNotFound("there is no such form")
         match request.path:
             case ():
                 return await self._show_sessions(request, reader)
@@ -177,13 +183,18 @@ class TracePages:
         return self._texts.panel(each.panel.name, each.panel.title)
 
     async def _show_panel(self, request: PageRequest, reader: TapeBoundary, name: str) -> PageAnswer:
+        query = parse_panel_query(request.query)
+        if request.form is not None:
+            return await self._submit_form(("deployment", name), query, request)
         names = await NameBook.read(reader, self._texts)
-        values = await self._read_panel("deployment", name, reader, parse_panel_query(request.query), names)
+        values = await self._read_panel("deployment", name, reader, query, names)
         return await self._page("panel.html", request, **values)
 
     async def _show_tape_panel(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
         query = parse_panel_query(place.request.query, place.row.session, place.row.tape)
         name = parts[0] if len(parts) == 1 else ""
+        if place.request.form is not None:
+            return await self._submit_form(("session", name), query, place.request)
         values = await self._read_panel("session", name, place.reader, query, place.names)
         return await self._tape_page("tape_panel.html", place, **values)
 
@@ -195,6 +206,16 @@ class TracePages:
             raise EntryNotFound("there is no such page")
         panel = await each.read(reader, query, zone=self._zone, now=self._now(), texts=self._texts)
         return {"panel": panel, "view": PanelView(each.panel, self._title(each), query, reader, names), "name": name}
+
+    async def _submit_form(self, key: tuple[str, str], query: PanelQuery, request: PageRequest) -> PageAnswer:
+        """Run the command of a panel's form, and lead back to the panel."""
+        form = self._panels[key].panel.form if key in self._panels else None
+        if form is None or self._submit is None:
+            raise EntryNotFound("there is no such form")
+        if not request.viewer.sees_all:
+            raise AccessError(f"{request.viewer.name} may look, and only an owner may send a form")
+        await self._submit(form.command, form.read(query, request.form or {}), request.viewer)
+        return PageAnswer(status=303, location=url(*request.path, **request.query))
 
     async def _show_export(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
         """Ask which part, or send it as a file."""

@@ -16,11 +16,12 @@ PARAMETER = "p."
 
 
 class PanelView:
-    """A panel while its page is made; macros.html asks it."""
+    """A panel while its page is made; macros.html asks it. `has_form` is true if its viewer may send its form."""
 
     def __init__(self, panel: Panel, title: str, query: PanelQuery, reader: TapeBoundary, names: NameBook) -> None:
         self.title, self.template, self.parameters = title, panel.template, query.params
         self.find_chat, self.find_person = names.find_chat, names.find_person
+        self.has_form = panel.form is not None and reader.viewer.sees_all
         self._name, self._tape, self._reader = panel.name, query.tape, reader
 
     def tape_address(self, tape: str = "", session: str = "", entry: int = 0, turn: str = "") -> str:

@@ -200,13 +200,29 @@ async def test_every_answer_lets_nothing_run_and_nobody_keep_it(path: str, statu
             assert [answer.headers[name] for name in headers] == ["nosniff", "same-origin", "no-store", "DENY"]
 
 
-async def test_only_login_and_logout_take_anything() -> None:
+async def test_a_form_comes_with_its_viewer_and_its_last_values_and_files_are_left_out() -> None:
     pages = KeptPages()
     async with served(pages) as client:
         await client.get("/", params={"token": TOKEN}, allow_redirects=False)
-        for method in ("POST", "PUT", "DELETE", "PATCH"):
+        fields = aiohttp.FormData([("score", "1"), ("score", "2")])
+        fields.add_field("file", b"x", filename="x.txt")
+        async with client.post("/session/x?p.a=b", data=fields) as answer:
+            assert answer.status == 200
+        client.cookie_jar.clear()
+        async with client.post("/session/x", data={"score": "3"}) as answer:
+            assert answer.status == 401
+    (sent,) = pages.requests
+    assert (sent.path, sent.query, sent.form) == (("session", "x"), {"p.a": "b"}, {"score": "2"})
+
+
+async def test_nothing_but_forms_is_taken_and_none_that_is_long() -> None:
+    pages = KeptPages()
+    async with served(pages) as client:
+        await client.get("/", params={"token": TOKEN}, allow_redirects=False)
+        for method in ("PUT", "DELETE", "PATCH"):
             async with client.request(method, "/session/x", data=b"x") as answer:
                 assert answer.status == 405
-        async with client.post("/login", data={"token": "x" * 5000}) as answer:
-            assert answer.status == 413
+        for path in ("/login", "/session/x"):
+            async with client.post(path, data={"token": "x" * 70_000}) as answer:
+                assert answer.status == 413
     assert pages.requests == []

@@ -34,6 +34,21 @@ function scrub(box) {
   });
 }
 
+// Keys of a part of the page while the focus is in it and nobody types: a link or a button is pressed, a choice made, a field entered.
+function listenForKeys(box) {
+  box.addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches("input:not([type=radio]), textarea, select");
+    if (event.key === "Escape" && isTyping) return box.focus();
+    if (isTyping || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const found = box.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!found) return;
+    event.preventDefault();
+    if (found.matches("input:not([type=radio])")) found.focus();
+    else found.click();
+  });
+  box.focus({ preventScroll: true });
+}
+
 function follow(status) {
   const entries = document.getElementById("entries");
   const running = document.getElementById("running");
@@ -73,5 +88,7 @@ function follow(status) {
 
 const step = document.getElementById("step");
 if (step) scrub(step);
+const keys = document.querySelector("[data-keys]");
+if (keys) listenForKeys(keys);
 const tail = document.getElementById("tail");
 if (tail) follow(tail);
