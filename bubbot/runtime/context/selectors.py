@@ -20,7 +20,15 @@ from bubbot.runtime.context.attachments import (
     select_images,
 )
 from bubbot.runtime.context.pairing import PairedCall, count_results, pair_calls
-from bubbot.runtime.context.quoting import INDENT, clean_name, escape_json, escape_people_text, indent_lines, quote_text
+from bubbot.runtime.context.quoting import (
+    INDENT,
+    clean_name,
+    escape_json,
+    escape_people_text,
+    escape_tags,
+    indent_lines,
+    quote_text,
+)
 from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, canonical, encode, int_field, text_field, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import parse_moment
@@ -314,6 +322,12 @@ _NOT_SENT = frozenset({"role", "content", "tool_calls", THOUGHTS})
 """The keys of a message's payload that are not sent unchanged."""
 
 
+_COMMAND_BLOCK = re.compile(
+    r"""(<command name=(?:"[^"<>]*"|'[^'<>]*') status="[^"<>]*">\n)(.*)(\n</command>)""", re.DOTALL
+)
+"""A failed command, as `CommandOutcome.for_model` writes it."""
+
+
 def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
     payload = entry.payload
     role, content = payload.get("role"), _content(payload.get("content"))
@@ -327,7 +341,7 @@ def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
     if not content:
         return []
     if role == "user":
-        content = _plain(content) if is_ours else _quote_people(content)
+        content = _plain(_escape_own(content)) if is_ours else _quote_people(content)
         content = _with_head(_head(entry, stamps), content, INDENT if entry.meta.get("group") else "")
     elif isinstance(content, list):
         content = _plain(content)
@@ -377,6 +391,14 @@ def _quote_people(content: str | list[Any]) -> str | list[Any]:
         for part in content
     ]
     return _plain(parts)
+
+
+def _escape_own(content: str | list[Any]) -> str | list[Any]:
+    """Escape the tags in a message of the bot but those around a command: only imports and a person's words in it have any."""
+    if not isinstance(content, str):
+        return content
+    block = _COMMAND_BLOCK.fullmatch(content)
+    return f"{block[1]}{escape_tags(block[2])}{block[3]}" if block else escape_tags(content)
 
 
 def _plain(content: str | list[Any]) -> str | list[Any]:
