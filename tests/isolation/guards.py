@@ -62,7 +62,7 @@ class Guard:
 
     Attributes:
         remove: takes it away.
-        seed: with it, somebody sees too much early.
+        seed: tried first; with it, somebody sees too much early.
     """
 
     remove: Removal

@@ -13,6 +13,7 @@ from tests.isolation.run import run
 
 pytestmark = pytest.mark.law("P1")
 TURNS = 500
+MOST_SEEDS = 12
 LOOKED_AT = (
     "request", "sub-task", "sent", "preview", "edit", "evidence", "own memory", "summary", "secret", "linked", "revoked", "granted",
     "job elsewhere", "page", "audited page", "spans", "log", "export", "chat.read", "tape.search", "tape.read", "memory.recall",
@@ -42,8 +43,13 @@ def test_nobody_is_shown_what_belongs_elsewhere_in_many_turns(tmp_path: Path, se
 
 
 @pytest.mark.sampled(12)
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_somebody_sees_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
     GUARDS[guard].remove(monkeypatch)
-    assert run(tmp_path / "home", GUARDS[guard].seed, TURNS, stop_at_leak=True).world.leaks
+    # A new tool or argument shifts what a seed draws: then another one shows it, and takes the place of the first.
+    seeds = dict.fromkeys((GUARDS[guard].seed, *range(MOST_SEEDS)))
+    for seed in seeds:
+        if run(tmp_path / str(seed), seed, TURNS, stop_at_leak=True).world.leaks:
+            return
+    pytest.fail(f"nobody saw too much within {TURNS} turns of any of {len(seeds)} seeds")
