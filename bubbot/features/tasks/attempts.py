@@ -22,6 +22,7 @@ from bubbot.features.tasks.brief import ArtifactOf, brief_entries, write_brief
 from bubbot.features.tasks.contracts import ArtifactInvalid, parse_artifact
 from bubbot.features.tasks.facts import ArtifactMade, MoveRefused, NodeChanged, Status
 from bubbot.features.tasks.harness.events import RunEvent
+from bubbot.features.tasks.harness.monitor import RuleVerdict
 from bubbot.features.tasks.schema import MAX_BACKOFF_SECONDS, TaskNode
 from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.work import RunWork
@@ -48,6 +49,7 @@ NODE_BEGAN, NODE_ENDED = "dag.node/init", "dag.node/fin"
 TASK_BEGAN, TASK_PASSED, TASK_ENDED = "task/init", "task/checkpoint", "task/fin"
 """Anchors for people and searches. The state of a run never depends on one."""
 MAX_DETAIL_CHARS = 1_000
+TOO_SLOW = " (to search the text for the pattern takes too long: write a shorter one)"
 OWN_TOOLS = "task.*"
 """The tools of this feature, which no node gets: a run that begins runs has no end."""
 
@@ -189,7 +191,7 @@ class NodeRunner:
 
     def _judge(self, attempt: NodeAttempt, event: RunEvent) -> str:
         """Return the rules that an event would break, with their places; empty for none."""
-        return describe_rules(attempt.work, [verdict.rule for verdict in attempt.work.judge(event, attempt.number)])
+        return describe_rules(attempt.work, attempt.work.judge(event, attempt.number))
 
     def _choose_tools(self, turn: Turn, node: TaskNode, agent: Agent) -> frozenset[str]:
         """Return the tools of a node: those that it names, and that the person and the agent may call."""
@@ -289,7 +291,7 @@ class NodeRunner:
         work, tape = attempt.work, call.turn.tape
         event = work.make_event("call", call.tool.name, attempt.name, call.turn.now(), dump_args(call.args))
         if violations := work.judge(event, attempt.number):
-            raise ToolRefused(await self._refuse(call, attempt, [verdict.rule for verdict in violations], violations))
+            raise ToolRefused(await self._refuse(call, attempt, violations))
         await work.record(tape, event, attempt.number)
         is_ok = False
         try:
@@ -321,16 +323,15 @@ class NodeRunner:
         ended = work.make_event("result", name, attempt.name, now, {"ok": is_ok})
         await work.record(call.turn.tape, ended, attempt.number)
 
-    async def _refuse(
-        self, call: ToolInvocation, attempt: NodeAttempt, rules: Sequence[str], violations: Sequence[Any]
-    ) -> str:
+    async def _refuse(self, call: ToolInvocation, attempt: NodeAttempt, violations: Sequence[RuleVerdict]) -> str:
         """Write down why a call does not run; return what the model reads."""
         work, tape = attempt.work, call.turn.tape
         numbers = [number for verdict in violations for number in verdict.events]
+        rules = tuple(verdict.rule for verdict in violations)
         texts = tuple(rule.text for rule in work.harness.rules if rule.id in rules)
-        refused = MoveRefused(work.run, attempt.name, call.tool.name, tuple(rules), texts, work.cite(tape, numbers))
+        refused = MoveRefused(work.run, attempt.name, call.tool.name, rules, texts, work.cite(tape, numbers))
         await tape.append([refused.to_entry()])
-        broken = describe_rules(work, rules)
+        broken = describe_rules(work, violations)
         return f"{call.tool.name} was not run: the harness of this task forbids it ({broken}). Go on without it."
 
 
@@ -361,10 +362,13 @@ def artifact_values(artifact: Any) -> dict[str, Any]:
     return artifact if isinstance(artifact, dict) else {"value": artifact}
 
 
-def describe_rules(work: RunWork, rules: Sequence[str]) -> str:
-    """Name rules of the harness by place, scenario and step."""
+def describe_rules(work: RunWork, verdicts: Sequence[RuleVerdict]) -> str:
+    """Name rules of the harness by place, scenario and step, and say if a search took too long to tell."""
+    found = {verdict.rule: verdict for verdict in verdicts}
     return "; ".join(
-        f"{rule.path}:{rule.line}: {rule.scenario}: {rule.text}" for rule in work.harness.rules if rule.id in rules
+        f"{rule.path}:{rule.line}: {rule.scenario}: {rule.text}" + (TOO_SLOW if found[rule.id].is_undecided else "")
+        for rule in work.harness.rules
+        if rule.id in found
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from itertools import product
 
 from bubbot.features.tasks.harness.events import EventKind
 from bubbot.features.tasks.harness.feature_files import Harness, HarnessProblem, HarnessRule
@@ -75,10 +74,16 @@ def _describe_unknown(rule: HarnessRule, noun: str, name: str, known: Collection
 
 def _find_contradictions(harness: Harness) -> Iterator[HarnessProblem]:
     """Yield duties that need more calls than another rule allows. Only rules without a scope are compared."""
+    limits: dict[str, tuple[HarnessRule, int]] = {}  # of each event the lowest limit
+    for rule in harness.rules:
+        for event, limit in _list_limits(rule):
+            key = repr(event)
+            if key not in limits or limit < limits[key][1]:
+                limits[key] = rule, limit
     needs = [(rule, event, number) for rule in harness.rules for event, number in _list_needs(rule)]
-    limits = [(rule, event, number) for rule in harness.rules for event, number in _list_limits(rule)]
-    for (duty, event, number), (rule, limited, limit) in product(needs, limits):
-        if repr(event) == repr(limited) and number > limit:
+    for duty, event, number in needs:
+        rule, limit = limits.get(repr(event), (duty, number))
+        if number > limit:
             message = (
                 f"The step {duty.text!r} needs {number} events, and {rule.text!r} in line {rule.line} of {rule.path} allows"
                 f" {limit}; change one of them."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+
+from bubbot.features.tasks.harness.searches import compile_search
 
 EventKind: TypeAlias = Literal[
     "call", "result", "artifact", "confirmed", "denied", "started", "ended", "anchor", "finished"
@@ -16,9 +17,10 @@ EventKind: TypeAlias = Literal[
 Comparison: TypeAlias = Literal["equals", "contains", "matches", "is one of", "is at least", "is at most"]
 Scalar: TypeAlias = str | int | float | bool | None
 
-COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 ABSENT = object()
 """Stands for the value of a field that is not there; equal to nothing that JSON can say."""
+MAX_PLACE_DIGITS = 9
+"""Digits of a place in a list; no list has a place with more."""
 
 
 class RunEvent(Struct, frozen=True):
@@ -59,7 +61,10 @@ class FieldCheck(Struct, frozen=True):
     is_negated: bool = False
 
     def compile(self) -> Callable[[Mapping[str, Any]], bool]:
-        """Build the test of an event's values. Raise `ValueError`, a sentence, if the operand does not fit."""
+        """Build the test of an event's values. Raise `ValueError`, a sentence, if the operand does not fit.
+
+        The test raises `TimeoutError` if a search of `matches` takes too long: then neither the check nor its negation passed.
+        """
         keys = self.path.split(".")
         compare = self._compile_comparison()
 
@@ -97,7 +102,7 @@ def read_field(values: Any, keys: list[str]) -> Any:
             if key not in values:
                 return ABSENT
             values = values[key]
-        elif isinstance(values, list | tuple) and key.isdecimal() and int(key) < len(values):
+        elif isinstance(values, list | tuple) and key.isdecimal() and len(key) <= MAX_PLACE_DIGITS and int(key) < len(values):
             values = values[int(key)]
         else:
             return ABSENT
@@ -110,15 +115,10 @@ def is_same(left: Any, right: Any) -> bool:
 
 
 def _compile_search(operand: object) -> Callable[[Any], bool]:
-    problem = f"matches needs a regular expression in quotes, not {json.dumps(operand)}"
-    if isinstance(operand, str):
-        try:
-            search = re.compile(operand).search
-        except re.error as error:
-            problem = f"{operand!r} is not a regular expression: {error}"
-        else:
-            return lambda value: isinstance(value, str) and search(value) is not None
-    raise ValueError(problem)
+    if not isinstance(operand, str):
+        raise ValueError(f"matches needs a regular expression in quotes, not {json.dumps(operand)}")  # noqa: TRY004
+    search = compile_search(operand)
+    return lambda value: isinstance(value, str) and search(value)
 
 
 def _contains(operand: Any, value: Any) -> bool:

@@ -24,6 +24,7 @@ events, which are kept if there is one.
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
@@ -37,6 +38,8 @@ MAX_CITATIONS = 8
 Citation = tuple[int, ...]
 """Numbers of events, ascending."""
 NO_CITATION: Citation = ()
+EVENT_SECONDS = 0.5
+"""The CPU time that the checks of all atoms may take at one event; the event loop waits for them."""
 
 
 class Formula(Struct, frozen=True):
@@ -171,15 +174,24 @@ class Evaluator:
         """Evaluate as if this event came next. The evaluation is valid until the next `advance`."""
         return Evaluation(event, max(event.time, self._time), self._cells, self._trace)
 
+    def prepare(self, at: Evaluation) -> None:
+        """Evaluate all that this event would change, once. Change nothing."""
+        # All cells decide before the first changes: what they read still stands for the time before this event.
+        if at.changes is None:
+            at.changes = [cell.prepare(at) for cell in self._stateful]
+
     def advance(self, at: Evaluation) -> None:
         """Let the event of the last `peek` happen."""
-        # All cells decide before the first changes: what they read still stands for the time before this event.
-        changes = [cell.prepare(at) for cell in self._stateful]
-        for cell, change in zip(self._stateful, changes, strict=True):
+        self.prepare(at)
+        for cell, change in zip(self._stateful, at.changes or (), strict=True):
             cell.commit(at, change)
         self._time = at.time
         if self._trace is not None:
             self._trace.append(at.event)
+
+    def list_parts(self, *places: int) -> frozenset[int]:
+        """Return the places of all formulas of which those at some places are made, themselves included."""
+        return frozenset(places).union(*(self.list_parts(*self._cells[place].places) for place in places))
 
     def _add(self, formula: Formula) -> int:
         """Return the place of a formula's cell. Equal formulas share one; they are compared as text, since 1 == True."""
@@ -192,16 +204,25 @@ class Evaluator:
 
 
 class Evaluation:
-    """The values of formulas at one event. Each is computed when it is needed, once."""
+    """The values of formulas at one event. Each is computed when it is needed, once.
 
-    __slots__ = ("_cells", "_trace", "_values", "event", "time")
+    Attributes:
+        undecided: the places of the atoms whose checks took too long; they count as not passed.
+        seconds: the CPU time that the checks of atoms have taken.
+        changes: see `Evaluator.prepare`; None before.
+    """
 
-    def __init__(self, event: RunEvent, time: float, cells: list[Cell[Any]], trace: list[RunEvent] | None) -> None:
+    __slots__ = ("_cells", "_trace", "_values", "changes", "event", "seconds", "time", "undecided")
+
+    def __init__(self, event: RunEvent, moment: float, cells: list[Cell[Any]], trace: list[RunEvent] | None) -> None:
         self.event = event
-        self.time = time
+        self.time = moment
         self._cells = cells
         self._trace = trace
         self._values: list[bool | None] = [None] * len(cells)
+        self.undecided: set[int] = set()
+        self.seconds = 0.0
+        self.changes: list[Any] | None = None
 
     @property
     def trace(self) -> list[RunEvent]:
@@ -212,7 +233,12 @@ class Evaluation:
         """Return the value of the formula at a place."""
         known = self._values[place]
         if known is None:
-            known = self._values[place] = self._cells[place].evaluate(self)
+            try:
+                known = self._cells[place].evaluate(self)
+            except TimeoutError:
+                self.undecided.add(place)
+                known = False
+            self._values[place] = known
         return known
 
     def cite(self, place: int) -> Citation:
@@ -295,7 +321,17 @@ class _AtomCell(Cell[Atom]):
             return False
         if self._matches is not None and not self._matches(event.name):
             return False
-        return all(test(event.values) for test in self._tests)
+        return not self._tests or self._run_tests(at)
+
+    def _run_tests(self, at: Evaluation) -> bool:
+        """Return true if all checks pass. Raise `TimeoutError` if one takes too long, or those of all atoms together do."""
+        if at.seconds > EVENT_SECONDS:
+            raise TimeoutError
+        started = time.thread_time()
+        try:
+            return all(test(at.event.values) for test in self._tests)
+        finally:
+            at.seconds += time.thread_time() - started
 
 
 class _PredicateCell(Cell[Predicate]):

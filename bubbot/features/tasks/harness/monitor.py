@@ -9,11 +9,16 @@ never recorded.
 `judge` refuses an event at which a move does not hold, an event after which a duty can never be met (one call too many), and
 the finish of a run whose duties are not met. A deadline that passed refuses nothing but the finish: the next event is not to
 blame.
+
+A search of `matches` that takes too long counts as not matched. That alone would let a model pass a rule that forbids what
+matches, with a text that is slow to search; so `judge` refuses the event by each rule whose search it was, whether the rule
+forbids or demands the match, now or for a later event. Of an event that was recorded all the same, the move is violated.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Set
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -41,11 +46,13 @@ class RuleVerdict(Struct, frozen=True):
         rule: its id.
         events: numbers of the events that decide it, ascending, 8 at most, the newest of them if there are more. Of a
             satisfied move those that it was about; empty if there was none.
+        is_undecided: nobody knows, since a search of its checks took too long.
     """
 
     rule: str
     status: Status
     events: tuple[int, ...] = ()
+    is_undecided: bool = False
 
 
 class Monitor:
@@ -59,21 +66,27 @@ class Monitor:
             _DutyState(rule, next(places)) if rule.at is None else _MoveState(rule, next(places), next(places))
             for rule in harness.rules
         ]
+        self._parts = [self._evaluator.list_parts(*state.places) for state in self._states]
 
     def judge(self, event: RunEvent) -> list[RuleVerdict]:
         """Return the rules that this event would violate if it came next, in the order of the harness. Change nothing."""
         at = self._evaluator.peek(event)
-        return [
-            RuleVerdict(state.rule.id, "violated", citation)
-            for state in self._states
-            if (citation := state.judge(at)) is not None
-        ]
+        self._evaluator.prepare(at)  # a rule may need later what a search does not decide now
+        verdicts = []
+        for state, parts in zip(self._states, self._parts, strict=True):
+            citation = state.judge(at)
+            if not at.undecided.isdisjoint(parts):
+                verdicts.append(RuleVerdict(state.rule.id, "violated", (event.number,), is_undecided=True))
+            elif citation is not None:
+                verdicts.append(RuleVerdict(state.rule.id, "violated", citation))
+        return verdicts
 
     def record(self, event: RunEvent) -> None:
         """Let this event happen."""
         at = self._evaluator.peek(event)
-        for state in self._states:
-            state.record(at)
+        self._evaluator.prepare(at)
+        for state, parts in zip(self._states, self._parts, strict=True):
+            state.record(at, parts)
         self._evaluator.advance(at)
 
     def verdicts(self) -> list[RuleVerdict]:
@@ -86,6 +99,7 @@ class _MoveState:
 
     def __init__(self, rule: HarnessRule, at: int, holds: int) -> None:
         self.rule = rule
+        self.places = at, holds
         self._at = at
         self._holds = holds
         self._applied: deque[int] = deque(maxlen=MAX_CITATIONS)
@@ -98,10 +112,11 @@ class _MoveState:
             return None
         return merge_citations(at.cite(self._holds), (at.event.number,))
 
-    def record(self, at: Evaluation) -> None:
+    def record(self, at: Evaluation, parts: Set[int]) -> None:
         """Let an event happen."""
         if self._violation is None:
-            self._violation = self.judge(at)
+            citation = self.judge(at)
+            self._violation = citation if at.undecided.isdisjoint(parts) else (at.event.number,)
         if at.holds(self._at):
             self._applied.append(at.event.number)
         self._is_finished = self._is_finished or at.event.kind == "finished"
@@ -118,6 +133,7 @@ class _DutyState:
 
     def __init__(self, rule: HarnessRule, holds: int) -> None:
         self.rule = rule
+        self.places = (holds,)
         self._holds = holds
         self._is_timed = is_timed(rule.holds)
         self._needs_trace = any(isinstance(each, TracePredicate) for each in walk(rule.holds))
@@ -134,7 +150,7 @@ class _DutyState:
             return None
         return merge_citations(at.cite(self._holds), (at.event.number,))
 
-    def record(self, at: Evaluation) -> None:
+    def record(self, at: Evaluation, _parts: Set[int]) -> None:
         """Let an event happen."""
         if self._verdict.status == "pending" and (at.event.kind == "finished" or self._is_final(at)):
             if at.holds(self._holds):

@@ -165,6 +165,8 @@ _VERBS: dict[str, tuple[Comparison, bool]] = {
     "is at least": ("is at least", False),
     "is at most": ("is at most", False),
 }
+MAX_NUMBER = 1_000_000
+"""The largest number of calls that a step can name."""
 _UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 
 
@@ -181,6 +183,14 @@ def read_scalar(text: str) -> Scalar:
         return read_name(text)
     value: Scalar = json.loads(text)
     return value
+
+
+def read_number(text: str) -> int:
+    """Read a whole number. Raise `ValueError`, a sentence, if it is too large."""
+    if len(digits := text.lstrip("0")) > len(str(MAX_NUMBER)) or int(text) > MAX_NUMBER:
+        shown = digits if len(digits) <= 20 else f"{digits[:20]}… ({len(digits)} digits)"
+        raise ValueError(f"the number is {shown}, and may be {MAX_NUMBER} at most; write a smaller one")
+    return int(text)
 
 
 def read_duration(text: str) -> float:
@@ -211,8 +221,7 @@ PARAMETERS: dict[str, StepParameter] = {
     "anchor": StepParameter(_NAME, read_name, "the name of an anchor"),
     "path": StepParameter(_NAME, read_name, "a field; names joined by dots, a number for a place in a list"),
     "state": StepParameter(_NAME, read_name, "how a node ended, such as succeeded"),
-    "text": StepParameter(_QUOTED, read_name, "a text in quotes"),
-    "number": StepParameter(r"\d+", int, "a whole number"),
+    "number": StepParameter(r"\d+", read_number, f"a whole number up to {MAX_NUMBER}"),
     "duration": StepParameter(
         r"\d+(?:\.\d+)? (?:second|minute|hour|day)s?", read_duration, "a number of seconds, minutes, hours or days"
     ),

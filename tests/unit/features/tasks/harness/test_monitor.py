@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.features.tasks.harness.events import EventKind, RunEvent
 from bubbot.features.tasks.harness.feature_files import Harness, parse_harness
+from bubbot.features.tasks.harness.formula import EVENT_SECONDS
 from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from tests.harness_traces import make_monitor, parse_trace
 
@@ -125,3 +129,43 @@ def test_a_harness_without_rules_allows_everything() -> None:
     monitor = Monitor(Harness())
     (event,) = parse_trace("finished")
     assert (monitor.judge(event), monitor.verdicts()) == ([], [])
+
+
+SLOW = r"^(a|aa)+$"
+"""A pattern that takes longer than a search may, if the text nearly matches."""
+NEARLY = json.dumps("a" * 90 + "!")
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        f"When tool t is called; And its x matches '{SLOW}'; Then it is refused",
+        f"When tool t is called; Then its x matches '{SLOW}'",
+        f"When tool t is called; Then its x does not match '{SLOW}'",
+        f"When tool t is called and its x matches '{SLOW}'; Then tool other is not called",
+        f"When tool t is called and its x matches '{SLOW}'; Then tool other is called",
+        f"Then tool t is called and its x matches '{SLOW}'",
+    ],
+)
+def test_a_text_that_is_slow_to_search_is_refused_whatever_the_rule_says_of_it(scenario: str) -> None:
+    monitor = make_monitor(scenario)
+    (event,) = parse_trace(f"call t x={NEARLY}")
+    verdict = RuleVerdict("rules/one/1", "violated", (1,), is_undecided=True)
+    assert monitor.judge(event) == [verdict]
+    (short,) = parse_trace('call t x="b"')
+    assert all(not each.is_undecided for each in monitor.judge(short))
+
+
+def test_a_move_whose_search_was_too_slow_is_violated_by_what_happened_all_the_same() -> None:
+    scenario = f"When tool t is called; Then its x does not match '{SLOW}'"
+    monitor = make_monitor(scenario, "call t x=1", f"call t x={NEARLY}", "call t x=1")
+    assert monitor.verdicts() == [RuleVerdict("rules/one/1", "violated", (2,))]
+
+
+def test_many_slow_searches_take_no_longer_together_than_an_event_may() -> None:
+    steps = "; ".join(f"Then its x does not match '{SLOW}{number}'" for number in range(40))
+    monitor = make_monitor(f"When tool t is called; {steps}")
+    (event,) = parse_trace(f"call t x={NEARLY}")
+    began = time.thread_time()
+    assert [verdict.is_undecided for verdict in monitor.judge(event)] == [True] * 40
+    assert time.thread_time() - began < 4 * EVENT_SECONDS  # each alone takes a fifth of it
