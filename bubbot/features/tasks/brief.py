@@ -148,7 +148,11 @@ def _write_prompt(work: RunWork, node: TaskNode) -> str:
 
 
 def write_question(work: RunWork, name: str, artifacts: Sequence[ArtifactOf]) -> str:
-    """Return what a gate asks people for: its question, and the artifacts that they say yes to, whole."""
+    """Return what a gate asks people for: its question, and the artifacts that they say yes to, whole.
+
+    Raises:
+        DefinitionInvalid: see `fill_placeholders`.
+    """
     question = fill_placeholders(work.definition.schema.nodes[name].confirm, work.definition.config)
     parts = [f"{work.definition.schema.title or work.definition.name} ({work.run}): {question}"]
     for each in artifacts:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from bubbot.features.tasks.config import find_placeholders
+from bubbot.features.tasks.config import fill_placeholders, find_placeholders
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.schema import TaskNode
-from bubbot.features.tasks.sources import Problem, list_words
+from bubbot.features.tasks.sources import DefinitionInvalid, Problem, list_words
 from bubbot.formatting import did_you_mean
 from bubbot.ports.channel import Role
 
@@ -24,7 +24,6 @@ def check_definition(
     tools: Mapping[str, Role],
     role: Role,
     agents: Collection[str],
-    models: Collection[str] | None,
     harness_problems: Sequence[Problem] = (),
 ) -> list[Problem]:
     """Return everything that is wrong with a task for a person of a role: what keeps it from running first, then warnings.
@@ -34,11 +33,10 @@ def check_definition(
         tools: the tools that nodes can use, each with the least role that may use it.
         role: of the person who would run it.
         agents: the names of the agents that nodes can name.
-        models: the names of the models that nodes can name; None if any name may be a model.
         harness_problems: what was found in the scripts; an error if the scripts can't be read, a warning if a step can never
             fire.
     """
-    checker = _Checker(definition, tools, role, agents, models)
+    checker = _Checker(definition, tools, role, agents)
     problems = [*checker.find_problems(), *harness_problems]
     return sorted(dict.fromkeys(problems), key=lambda problem: problem.is_warning)
 
@@ -52,7 +50,6 @@ class _Checker:
         tools: Mapping[str, Role],
         role: Role,
         agents: Collection[str],
-        models: Collection[str] | None,
     ) -> None:
         self._schema = definition.schema
         self._nodes = definition.schema.nodes
@@ -61,7 +58,6 @@ class _Checker:
         self._tools = tools
         self._role = role
         self._agents = agents
-        self._models = models
 
     def find_problems(self) -> Iterator[Problem]:
         """Yield problems, those of the whole task first, then by node in the order of the file."""
@@ -113,13 +109,10 @@ class _Checker:
 
     def _check_turn(self, name: str, node: TaskNode) -> Iterator[Problem]:
         """Check a node with a prompt."""
-        for field, what, value, names in (
-            ("agent", "an agent", node.agent, self._agents),
-            ("model", "a model", node.model, self._models),
-        ):
-            if value and names is not None and value not in names:
-                hint = did_you_mean(value, names, otherwise=f"; there are: {list_words(sorted(names))}", before="; ")
-                yield Problem(f"nodes.{name}.{field}", f"{value!r} is not {what}{hint}")
+        if node.agent and node.agent not in self._agents:
+            there_are = f"; there are: {list_words(sorted(self._agents))}"
+            hint = did_you_mean(node.agent, self._agents, otherwise=there_are, before="; ")
+            yield Problem(f"nodes.{name}.agent", f"{node.agent!r} is not an agent{hint}")
         for pattern in node.tools:
             yield from self._check_tool(f"nodes.{name}.tools", pattern)
         yield from self._check_allowed(name, node)
@@ -169,6 +162,10 @@ class _Checker:
                     )
                     message = f"{{{key}}} names no key of the config{hint}"
                 yield Problem(f"nodes.{name}.{field}", message)
+            try:
+                fill_placeholders(text, self._config)
+            except DefinitionInvalid as error:
+                yield Problem(f"nodes.{name}.{field}", error.problems[0].message)
 
     def _hint_node(self, name: str) -> str:
         return did_you_mean(name, self._nodes, otherwise=f"; there are: {list_words(self._nodes)}", before="; ")

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem, list_words
+from bubbot.features.tasks.sources import DefinitionInvalid, Problem, find_oversize, list_words
 from bubbot.formatting import did_you_mean, show_value
 from bubbot.json_schema import find_non_json, is_too_deep
 from bubbot.tape.entry import canonical, encode
@@ -17,6 +17,8 @@ PRODUCT, HOME, TASK, RUN = "product", "home", "task", "run"
 """The layers, in this order: a later one replaces values of the earlier ones."""
 MAX_CONFIG_BYTES = 65_536
 """The largest config, all layers together, as JSON."""
+MAX_FILLED_CHARS = 200_000
+"""The longest prompt or question with the values of the config."""
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 _KEY_FORM = "letters, digits, _ and -"
 _PLACEHOLDER = re.compile(r"\{\{(?P<literal>[A-Za-z0-9_.-]+)\}\}|\{(?P<key>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*)\}")
@@ -91,15 +93,20 @@ def find_placeholders(text: str) -> list[str]:
 
 
 def fill_placeholders(text: str, config: Mapping[str, ConfigValue]) -> str:
-    """Put values of the config in place of `{key}`, lists as JSON, and `{key}` for `{{key}}`; leave unknown keys as they are."""
+    """Put values of the config in place of `{key}`, lists as JSON, and `{key}` for `{{key}}`; leave unknown keys as they are.
+
+    Raises:
+        DefinitionInvalid: the text would have more than `MAX_FILLED_CHARS` characters.
+    """
+    values = {key: config[key].value for key in find_placeholders(text) if key in config}
+    words = {key: value if isinstance(value, str) else encode(value) for key, value in values.items()}
+    size = len(text) + sum(len(words.get(match["key"], "")) for match in _PLACEHOLDER.finditer(text))
+    if size > MAX_FILLED_CHARS:
+        message = f"with the values of the config it has {size} characters, and may have {MAX_FILLED_CHARS}: shorten it"
+        raise DefinitionInvalid([Problem("config", message)])
 
     def fill(match: re.Match[str]) -> str:
-        if match["literal"]:
-            return f"{{{match['literal']}}}"
-        found = config.get(match["key"])
-        if found is None:
-            return match[0]
-        return found.value if isinstance(found.value, str) else encode(found.value)
+        return f"{{{match['literal']}}}" if match["literal"] else words.get(match["key"], match[0])
 
     return _PLACEHOLDER.sub(fill, text)
 
@@ -163,6 +170,8 @@ def _read_value(text: str) -> Any:
     import tomlkit  # most runs override nothing
     from tomlkit.exceptions import TOMLKitError
 
+    if find_oversize(text):
+        return text
     try:
         value = tomlkit.value(text).unwrap()
     except (TOMLKitError, ValueError, RecursionError):

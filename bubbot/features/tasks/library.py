@@ -95,9 +95,7 @@ class TaskLibrary:
             dead = find_dead_steps(harness, nodes=list(schema.nodes), tools=list(known), gates=gates)
             problems += [Problem(f"{each.path}:{each.line}", each.message, is_warning=True) for each in dead]
         known_agents = {node.agent for node in schema.nodes.values()} if agents is None else agents
-        found = check_definition(
-            definition, tools=tools, role=role, agents=known_agents, models=None, harness_problems=problems
-        )
+        found = check_definition(definition, tools=tools, role=role, agents=known_agents, harness_problems=problems)
         if not tools:
             found = [each for each in found if ".tools" not in each.where]
         return found

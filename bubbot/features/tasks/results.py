@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.tasks.facts import ENDED, Status, VerdictCounts
-from bubbot.features.tasks.state import MARKS
+from bubbot.features.tasks.state import MARKS, format_node
 from bubbot.shell_command import IsoTime
 from bubbot.texts import Texts
 
@@ -229,9 +229,12 @@ class RunReport(Struct, frozen=True):
 
     def describe(self, caller: Caller) -> str:
         """Write the run, its nodes in order, and the rules with the entries on which their verdicts rest."""
-        return "\n".join(
-            [self._head(caller), *(_format_node(node, caller) for node in self.nodes), *self._tail(caller)]
-        )
+        texts = caller.result_texts
+        nodes = [
+            format_node(node.title, node.status, texts, approval=node.approval, until=node.until, reason=node.reason)
+            for node in self.nodes
+        ]
+        return "\n".join([self._head(caller), *nodes, *self._tail(caller)])
 
     def _head(self, caller: Caller) -> str:
         texts = caller.result_texts
@@ -262,15 +265,6 @@ class RunGraph(RunReport, frozen=True):
             arrow = f"{', '.join(node.after)} → " if node.after else ""
             lines.append(f"{'  ' * depths[node.node]}{MARKS[node.status]} {arrow}{node.node}")
         return "\n".join([self._head(caller), *lines])
-
-
-def _format_node(node: NodeReport, caller: Caller) -> str:
-    texts = caller.result_texts
-    line = f"{MARKS[node.status]} {node.title}"
-    if node.status == "waiting":
-        kind = "task_waits_answer" if node.approval else "task_waits_again"
-        return line + texts.say(kind, approval=node.approval, until=node.until[:16].replace("T", " "))
-    return f"{line}: {node.reason}" if node.reason else line
 
 
 def _format_rule(rule: RuleReport, caller: Caller) -> str:
@@ -367,8 +361,10 @@ class TaskChecked(Struct, frozen=True):
             texts.say("task_warning" if each.is_warning else "task_error", where=each.where, message=each.message)
             for each in self.problems
         ]
-        end = "TaskChecked.broken" if self.exit_code else "TaskChecked"
-        return "\n".join([*lines, texts.say(end, task=self.task, nodes=self.nodes, rules=self.rules)])
+        if self.exit_code:
+            return "\n".join([*lines, texts.say("TaskChecked.broken", task=self.task)])
+        nodes, rules = texts.say("task_steps", count=self.nodes), texts.say("task_rules", count=self.rules)
+        return "\n".join([*lines, texts.say("TaskChecked", task=self.task, nodes=nodes, rules=rules)])
 
 
 class TaskWritten(Struct, frozen=True):

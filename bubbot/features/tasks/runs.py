@@ -47,6 +47,7 @@ from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.progress import ProgressMessages
 from bubbot.features.tasks.settings import TaskSettings
+from bubbot.features.tasks.sources import DefinitionInvalid
 from bubbot.features.tasks.state import TASKS_PROJECTION, NodeState, RunState, TasksState, begin_run
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.work import RunWork
@@ -403,6 +404,8 @@ class TaskRuns:
             details = await self._write_question(turn, work, name)
         except ArtifactInvalid:
             reason = "task_artifact_gone"
+        except DefinitionInvalid:
+            reason = "task_question_wrong"
         if ask is None or reason:
             reason = reason or "task_no_approvals"
             fact = NodeChanged(run=work.run, node=name, status="failed", attempt=before.attempt + 1, reason=reason)
@@ -430,7 +433,7 @@ class TaskRuns:
     async def _digest_question(self, turn: Turn, work: RunWork, name: str) -> str:
         try:
             details = await self._write_question(turn, work, name)
-        except ArtifactInvalid:
+        except (ArtifactInvalid, DefinitionInvalid):
             return ""
         return sha256(details.encode()).hexdigest()
 

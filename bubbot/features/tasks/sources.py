@@ -11,11 +11,21 @@ from typing import Any
 from msgspec import Struct
 
 from bubbot.errors import ConfigError
-from bubbot.json_schema import MAX_DEPTH, is_too_deep, refuse_constant
+from bubbot.json_schema import MAX_DEPTH, MAX_NUMBER_DIGITS, is_too_deep, refuse_constant
 
 MAX_SHOWN_PROBLEMS = 20
 """Problems that an error spells out."""
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?)"""
+_TOML_TOKEN = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*+"{0,5}+|'
+    r"'{3}(?:[^']|'(?!''))*+'{0,5}+|"
+    r"#[^\n]*+|"
+    rf"(?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)",
+    re.DOTALL,
+)
+"""Texts of several lines, comments, and what may be a key or a value; it never searches anything twice."""
+_LONG_NUMBER = re.compile(r"-?(?:0[xob][0-9A-Fa-f_]+|[0-9_]+)")
 
 
 class Problem(Struct, frozen=True):
@@ -49,7 +59,7 @@ class DefinitionInvalid(ConfigError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         lines = [str(problem) for problem in problems[:MAX_SHOWN_PROBLEMS]]
         if rest := len(problems) - len(lines):
-            lines.append(f"There are {rest} more problems.")
+            lines.append(f"Further problems: {rest}.")
         super().__init__("\n".join(lines))
         self.problems = tuple(problems)
 
@@ -63,6 +73,9 @@ def list_words(words: Iterable[str], most: int = 12) -> str:
 
 def read_toml(text: str, path: str) -> dict[str, Any]:
     """Read a TOML file of a task; `path` is shown in problems. Raise `DefinitionInvalid`."""
+    if oversize := find_oversize(text):
+        at, message = oversize
+        raise DefinitionInvalid([Problem(f"{path}:{at}", message)])
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -75,6 +88,20 @@ def read_toml(text: str, path: str) -> dict[str, Any]:
     if table is None or is_too_deep(table):
         raise DefinitionInvalid([_too_deep(path)])
     return table
+
+
+def find_oversize(text: str) -> tuple[int, str] | None:
+    """Find a key or a number in TOML, whole or in part, that takes long to read; return its line and what is wrong with it."""
+    for token in _TOML_TOKEN.finditer(text):
+        key = token["key"] or ""
+        if len(key) <= MAX_DEPTH:
+            continue
+        line = text.count("\n", 0, token.start()) + 1
+        if (parts := len(re.findall(_PART, key))) > MAX_DEPTH:
+            return line, f"the key has {parts} parts, and may have {MAX_DEPTH}: make it flatter"
+        if len(key) > MAX_NUMBER_DIGITS and _LONG_NUMBER.fullmatch(key):
+            return line, f"the number has more than {MAX_NUMBER_DIGITS} digits: write it as a text in quotes"
+    return None
 
 
 def read_json(text: str, path: str) -> Any:

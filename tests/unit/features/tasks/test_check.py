@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
@@ -20,14 +19,13 @@ CONFIG = layer_config([("task", {"version": "1.0", "limits": {"items": 3}})])
 
 
 def define(schema: TaskSchema) -> TaskDefinition:
-    return TaskDefinition(name="t", schema=schema, config=CONFIG, harness={}, texts={})
+    return TaskDefinition(name="t", schema=schema, config=CONFIG, harness={})
 
 
 def check(
     text: str,
     *,
     role: Role = Role.MEMBER,
-    models: Collection[str] | None = ("big", "small"),
     harness: list[Problem] | None = None,
 ) -> list[str]:
     """The problems of a task, warnings with an exclamation mark before them."""
@@ -36,7 +34,6 @@ def check(
         tools=TOOLS,
         role=role,
         agents=["lia", "max"],
-        models=models,
         harness_problems=harness or [],
     )
     return ["!" * problem.is_warning + str(problem) for problem in found]
@@ -131,7 +128,6 @@ def test_a_parent_that_is_named_twice_is_a_warning() -> None:
         ('tools = ["config.*"]', "nodes.a.tools: a member may not use 'config.*', which needs the role owner."),
         ('agent = "lja"', "nodes.a.agent: 'lja' is not an agent; did you mean 'lia'?"),
         ('agent = "zzz"', "nodes.a.agent: 'zzz' is not an agent; there are: lia, max."),
-        ('model = "bigg"', "nodes.a.model: 'bigg' is not a model; did you mean 'big'?"),
     ],
 )
 def test_names_of_what_is_not_there_or_not_allowed_are_told(line: str, expected: str) -> None:
@@ -147,10 +143,6 @@ def test_tools_are_judged_by_the_role() -> None:
 
 def test_a_pattern_needs_one_tool_that_the_role_may_use() -> None:
     assert node('tools = ["*.s*"]') == []
-
-
-def test_any_model_is_right_if_nobody_knows_them() -> None:
-    assert node('model = "zzz"', models=None) == []
 
 
 def test_a_task_for_others_is_told_to_a_person_below_its_role() -> None:
@@ -171,7 +163,7 @@ def test_a_gate_has_nothing_of_a_model(line: str) -> None:
 
 def test_a_gate_has_no_prompt() -> None:
     definition = define(TaskSchema(nodes={"a": TaskNode(prompt="x", confirm="y")}))
-    (problem,) = check_definition(definition, tools={}, role=Role.OWNER, agents=(), models=None)
+    (problem,) = check_definition(definition, tools={}, role=Role.OWNER, agents=())
     assert problem.where == "nodes.a.prompt"
 
 
@@ -211,6 +203,16 @@ def test_a_result_that_no_node_makes_is_told(result: str, expected: str) -> None
 def test_a_placeholder_that_the_config_lacks_is_told(key: str, expected: str) -> None:
     assert check(nodes(a=f'prompt = "Use {{{key}}}."')) == [f"nodes.a.prompt: {expected}"]
     assert check(nodes(a=f'confirm = "Use {{{key}}}?"')) == [f"nodes.a.confirm: {expected}"]
+
+
+@pytest.mark.parametrize("field", ["prompt", "confirm"])
+def test_a_text_that_the_config_makes_too_long_is_told(field: str) -> None:
+    schema = parse_schema(f'[nodes.a]\n{field} = "{"{k}" * 2_000}"')
+    config = layer_config([("task", {"k": "x" * 65_000})])
+    definition = TaskDefinition(name="t", schema=schema, config=config, harness={})
+    (problem,) = check_definition(definition, tools={}, role=Role.OWNER, agents=())
+    assert problem.where == f"nodes.a.{field}"
+    assert "with the values of the config it has 130006000 characters" in problem.message
 
 
 def test_errors_come_before_warnings_and_those_of_the_harness_are_among_them() -> None:

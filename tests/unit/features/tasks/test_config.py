@@ -10,6 +10,7 @@ import pytest
 
 from bubbot.features.tasks.config import (
     MAX_CONFIG_BYTES,
+    MAX_FILLED_CHARS,
     ConfigValue,
     fill_placeholders,
     find_placeholders,
@@ -147,3 +148,11 @@ def test_placeholders_are_keys_in_braces() -> None:
 def test_placeholders_are_filled_once() -> None:
     config = layer_config([("task", {"a": "{b}", "b": "x", "list": [1, "é"], "yes": True})])
     assert fill_placeholders("{a} {{a}} {list} {yes} {unknown}", config) == '{b} {a} [1,"é"] true {unknown}'
+
+
+def test_a_text_that_its_values_make_too_long_is_refused_before_it_is_made() -> None:
+    config = layer_config([("task", {"k": "x" * 30_000, "list": [1] * 15_000})])
+    for text in ("{k}" * 2_000, "{list} {k}" * 4, "{k}" * 4 + "a" * 100_000):
+        with pytest.raises(DefinitionInvalid, match=f"and may have {MAX_FILLED_CHARS}: shorten it"):
+            fill_placeholders(text, config)
+    assert len(fill_placeholders("{k}" * 6 + "{{k}}" + "{unknown}" * 500, config)) == 6 * 30_000 + 3 + 500 * 9
