@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from bubbot.features.tasks.harness.steps import OWN_STEPS, PARAMETERS
+from bubbot.features.tasks.harness.steps import KEYWORDS, OWN_STEPS, PARAMETERS
 from bubbot.features.tasks.schema import TaskNode, TaskSchema
 from tests.docs.pages import ROOT
 
@@ -79,7 +79,7 @@ def _write_default(field: Any) -> str:
 
 def _list_steps() -> Iterator[str]:
     for step in OWN_STEPS:
-        yield f"| `{step.pattern}` | {', '.join(step.keywords)} | {step.kind} | {step.brief} |\n"
+        yield f"| `{step.pattern}` | {', '.join(KEYWORDS[step.kind])} | {step.kind} | {step.brief} |\n"
 
 
 def _list_blanks() -> Iterator[str]:

@@ -24,7 +24,6 @@ from bubbot.features.tasks.harness.formula import (
     Evaluator,
     Formerly,
     Formula,
-    Historically,
     Implies,
     Not,
     Or,
@@ -134,10 +133,8 @@ def translate(formula: Formula) -> str:
             return f"(formerly within {DAY} {translate(body)})"
         case Within(body, seconds):
             return f"(formerly within {window(seconds)} {translate(body)})"
-        case Historically(body):
-            return f"(!(formerly within {DAY} (!{translate(body)})))"
-        case Since(left, right, seconds):
-            return f"({translate(left)} since within {window(seconds)} {translate(right)})"
+        case Since(left, right):
+            return f"({translate(left)} since within {DAY} {translate(right)})"
         case Count(body, number, seconds):
             past = f"formerly within {window(seconds)} (tp(t) && {translate(body)})"
             return f"({number} <= count for (t: Timepoint). where ({past}))"
@@ -204,8 +201,7 @@ def make_formula(chance: random.Random, depth: int) -> Formula:
             lambda: Previously(part()),
             lambda: Formerly(part()),
             lambda: Within(part(), seconds() or 1),
-            lambda: Historically(part()),
-            lambda: Since(part(), part(), seconds()),
+            lambda: Since(part(), part()),
             lambda: Count(part(), chance.randint(1, 4), seconds()),
         )
     )
@@ -319,7 +315,7 @@ def compare(seed: int) -> list[bool]:
     for event in trace:
         judged.append(bool(monitor.judge(event)))
         monitor.record(event)
-    if rule.kind == "duty":  # one call too many is refused before the finish, where the duty fails for sure
+    if rule.at is None:  # one call too many is refused before the finish, where the duty fails for sure
         judged = [event.kind == "finished" and is_refused for event, is_refused in zip(trace, judged, strict=True)]
     assert judged == forbidden, (seed, scenario)
     return forbidden

@@ -78,7 +78,3 @@ class TaskGraph:
             found.update(new)
             front += new
         return found
-
-    def is_reachable(self, node: str) -> bool:
-        """Return true if a node can begin once others succeed. To ask for all nodes, use `list_order`."""
-        return node in self.list_order()

@@ -60,7 +60,7 @@ def _is_known(name: str, known: Collection[str]) -> bool:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    return "*" in pattern and re.fullmatch(name_pattern(pattern), name) is not None
+    return "*" in pattern and re.match(name_pattern(pattern), name) is not None
 
 
 def _describe_unknown(rule: HarnessRule, noun: str, name: str, known: Collection[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bubbot.features.tasks.harness.searches import compile_search
+from bubbot.expressions import compile_search
 
 EventKind: TypeAlias = Literal[
     "call", "result", "artifact", "confirmed", "denied", "started", "ended", "anchor", "finished"
@@ -102,7 +102,12 @@ def read_field(values: Any, keys: list[str]) -> Any:
             if key not in values:
                 return ABSENT
             values = values[key]
-        elif isinstance(values, list | tuple) and key.isdecimal() and len(key) <= MAX_PLACE_DIGITS and int(key) < len(values):
+        elif (
+            isinstance(values, list | tuple)
+            and key.isdecimal()
+            and len(key) <= MAX_PLACE_DIGITS
+            and int(key) < len(values)
+        ):
             values = values[int(key)]
         else:
             return ABSENT
@@ -118,7 +123,7 @@ def _compile_search(operand: object) -> Callable[[Any], bool]:
     if not isinstance(operand, str):
         raise ValueError(f"matches needs a regular expression in quotes, not {json.dumps(operand)}")  # noqa: TRY004
     search = compile_search(operand)
-    return lambda value: isinstance(value, str) and search(value)
+    return lambda value: isinstance(value, str) and search(value) is not None
 
 
 def _contains(operand: Any, value: Any) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gherkin.parser_types import GherkinDocument
     from gherkin.pickles.compiler import Pickle, PickleStep
 
-RuleKind: TypeAlias = Literal["move", "duty"]
-
 _KEYWORDS: dict[str, Keyword] = {"Context": "Given", "Action": "When", "Outcome": "Then"}
 _LINES = {
     "#FeatureLine": "Feature:",
@@ -48,6 +46,16 @@ _LINES = {
     "#Language": "# language:",
 }
 """What Gherkin calls a line, and what people write. Comments and empty lines are left out: they may stand anywhere."""
+MAX_LINES = 10_000
+"""Lines of all files."""
+MAX_CHARS = 500_000
+"""Characters of all files."""
+MAX_STEPS = 2_000
+"""Steps of all files, those of an outline or a background once for each scenario that they make."""
+MAX_CONDITIONS = 50
+"""Steps of a scenario with Given or When, those of its backgrounds included: each of its rules has them all."""
+MAX_STEP_CHARS = 10_000
+"""The longest step, or name of a scenario, with the values of its example."""
 NEAREST_STEPS = 3
 NEAREST_SCORE = 45.0
 """How much of 100 a step must be like a text to be named as near."""
@@ -82,7 +90,6 @@ class HarnessRule(Struct, frozen=True):
         id: stem of the file, scenario and number; the same as long as no rule is added before it in its scenario.
         line: of the step; that of an outline is the same for all its examples.
         text: the step as written, with the values of its example.
-        tags: without `@`, those of the feature included.
         at: of a move the events that it is about; of a duty None.
         holds: what must hold at those events, or at the end.
     """
@@ -92,8 +99,6 @@ class HarnessRule(Struct, frozen=True):
     line: int
     text: str
     scenario: str
-    kind: RuleKind
-    tags: tuple[str, ...]
     at: Formula | None
     holds: Formula
 
@@ -130,12 +135,19 @@ class _HarnessReader:
         self.problems: list[HarnessProblem] = []
         self._steps = steps
         self._numbers = Counter[str]()
+        self._lines = self._chars = self._steps_made = 0
 
     def read(self, path: str, text: str) -> None:
         """Read one file."""
         from gherkin import Compiler, Parser
         from gherkin.errors import CompositeParserException, ParserError
 
+        self._lines += len(text.splitlines())
+        self._chars += len(text)
+        if self._lines > MAX_LINES or self._chars > MAX_CHARS:
+            most = f"more than {MAX_LINES} lines or {MAX_CHARS} characters"
+            self.report(path, 1, f"With this file the scripts have {most}; shorten them.")
+            return
         try:
             document = Parser().parse(text)
         except CompositeParserException as error:
@@ -143,6 +155,9 @@ class _HarnessReader:
             return
         except ParserError as error:
             self.problems.append(_read_syntax_error(path, error))
+            return
+        if oversize := self._find_oversize(document):
+            self.report(path, *oversize)
             return
         pickles = Compiler().compile({**document, "uri": path})
         lines = dict(_list_lines(document))
@@ -176,9 +191,26 @@ class _HarnessReader:
         self._numbers[name] += 1
         return f"{name}/{self._numbers[name]}"
 
+    def _find_oversize(self, document: GherkinDocument) -> tuple[int, str] | None:
+        """Count the steps before they are made; return the line of the scenario with which there are too many, and a sentence."""
+        for scenario, background in _list_scenarios(document):
+            line, name = scenario["location"]["line"], scenario["name"]
+            rows = [row for each in scenario["examples"] for row in each["tableBody"]]
+            steps = [*background, *scenario["steps"]]
+            self._steps_made += len(steps) * (len(rows) if scenario["examples"] else 1)
+            if self._steps_made > MAX_STEPS:
+                most = f"the scripts have more than {MAX_STEPS} steps, counted once for each example and background"
+                return line, f"With the scenario {name[:40]!r} {most}; write fewer."
+            longest = max((len(cell["value"]) for row in rows for cell in row["cells"]), default=0)
+            for text in (name, *(words for step in steps for words in _list_words(step))):
+                if (size := len(text) + text.count("<") * longest) > MAX_STEP_CHARS:
+                    most = f"may have {size} characters with its examples, and may not have more than {MAX_STEP_CHARS}"
+                    return line, f"The step {text[:40]!r} {most}; shorten it."
+        return None
+
     def _find_empty(self, path: str, document: GherkinDocument, pickles: Sequence[Pickle]) -> None:
         compiled = {pickle["astNodeIds"][0] for pickle in pickles if pickle["steps"]}
-        scenarios = list(_list_scenarios(document))
+        scenarios = [scenario for scenario, _ in _list_scenarios(document)]
         for scenario in scenarios:
             if scenario["id"] not in compiled:
                 lacks = "examples" if scenario["steps"] else "steps"
@@ -251,6 +283,8 @@ class _ScenarioReader:
     def _find_misplacement(self, keyword: Keyword, step: Step) -> str:
         """Return what is wrong with the place of a step, or an empty text."""
         given, when, then = self._used.values()
+        if keyword != "Then" and len(given) + len(when) == MAX_CONDITIONS:
+            return f"is one too many before Then: a scenario may have {MAX_CONDITIONS} steps with Given or When"
         if keyword != "Then" and then:
             return "comes after Then; begin a new scenario for it"
         if keyword == "Given" and when:
@@ -279,8 +313,6 @@ class _ScenarioReader:
                 line=used.line,
                 text=used.text,
                 scenario=scenario,
-                kind="move" if isinstance(meaning, Move) else "duty",
-                tags=tuple(dict.fromkeys(tag["name"].removeprefix("@") for tag in self._pickle["tags"])),
                 at=meaning.at if isinstance(meaning, Move) else None,
                 holds=meaning.holds,
             )
@@ -326,24 +358,30 @@ def _join(formulas: Sequence[Formula]) -> Formula:
     return formulas[0] if len(formulas) == 1 else And(tuple(formulas))
 
 
-def _list_scenarios(document: GherkinDocument) -> Iterator[Any]:
-    for child in _list_children(document):
-        if "scenario" in child:
-            yield child["scenario"]
-
-
-def _list_children(document: GherkinDocument) -> Iterator[Any]:
-    """Yield backgrounds and scenarios, those of rules included."""
-    children: list[Any] = [*document.get("feature", {}).get("children", ())]
-    for child in children:
-        yield from child["rule"]["children"] if "rule" in child else (child,)
+def _list_scenarios(document: GherkinDocument) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield each scenario, those of rules included, with the steps of its backgrounds."""
+    groups: list[tuple[list[Any], Any]] = [([], document.get("feature", {}).get("children", ()))]
+    for background, children in groups:
+        for child in children:
+            if "background" in child:
+                background.extend(child["background"]["steps"])
+            elif "rule" in child:
+                groups.append(([*background], child["rule"]["children"]))
+            else:
+                yield child["scenario"], background
 
 
 def _list_lines(document: GherkinDocument) -> Iterator[tuple[str, int]]:
-    for child in _list_children(document):
-        for part in child.values():
-            for step in part["steps"]:
-                yield step["id"], step["location"]["line"]
+    for scenario, background in _list_scenarios(document):
+        for step in (*background, *scenario["steps"]):
+            yield step["id"], step["location"]["line"]
+
+
+def _list_words(step: Any) -> Iterator[str]:
+    """Yield the texts of a step, into which the values of an example are put."""
+    yield step["text"]
+    yield step.get("docString", {}).get("content", "")
+    yield from (cell["value"] for row in step.get("dataTable", {}).get("rows", ()) for cell in row["cells"])
 
 
 def _read_syntax_error(path: str, error: ParserError) -> HarnessProblem:

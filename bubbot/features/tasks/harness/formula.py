@@ -3,14 +3,12 @@
 A formula is true or false at each event, and looks only at that event and the ones before it:
 
     Atom(kind, name, …)       this event is of that kind and name, and its values pass the checks
-    Predicate(test)           the function says so of this event
     TracePredicate(test)      the function says so of all events up to this one
     Not, And, Or, Implies     as usual
     Previously(f)             f held at the event before this one; false at the first event
     Formerly(f)               f holds at this event or held at an earlier one
     Within(f, s)              the same, at most s seconds ago
-    Historically(f)           f holds at this event and held at all earlier ones
-    Since(l, r, s)            r held at some event, at most s seconds ago, and l at all events after that one
+    Since(l, r)               r held at some event, and l at all events after that one
     Count(f, n, s)            f held at n events at least, each of them at most s seconds ago
 
 A bound includes its end: an event exactly s seconds ago is within s seconds. Time does not go back: an event whose time is
@@ -23,10 +21,11 @@ events, which are kept if there is one.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
@@ -73,12 +72,6 @@ class Atom(Formula, frozen=True):
     checks: tuple[FieldCheck, ...] = ()
 
 
-class Predicate(Formula, frozen=True):
-    """A function of the event; it must give the same result for the same event."""
-
-    test: Callable[[RunEvent], bool]
-
-
 class TracePredicate(Formula, frozen=True):
     """A function of all events up to this one, in order. It is called only where a rule needs it."""
 
@@ -115,16 +108,11 @@ class Within(Formula, frozen=True):
     seconds: float
 
 
-class Historically(Formula, frozen=True):
-    body: Formula
-
-
 class Since(Formula, frozen=True):
-    """`left` since `right`; `seconds` None: however long ago."""
+    """`left` since `right`."""
 
     left: Formula
     right: Formula
-    seconds: float | None = None
 
 
 class Count(Formula, frozen=True):
@@ -136,18 +124,15 @@ class Count(Formula, frozen=True):
 
 
 def walk(formula: Formula) -> Iterator[Formula]:
-    """Yield a formula and all that it is made of."""
-    yield formula
-    for part in formula.parts():
-        yield from walk(part)
-
-
-def is_timed(formula: Formula) -> bool:
-    """Return true if time alone can change the value of a formula."""
-    return any(
-        isinstance(each, Within) or (isinstance(each, Since | Count) and each.seconds is not None)
-        for each in walk(formula)
-    )
+    """Yield a formula and all that it is made of, each object once."""
+    found = {id(formula): formula}
+    waiting = [formula]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        new = {id(part): part for part in each.parts() if id(part) not in found}
+        found |= new
+        waiting += new.values()
 
 
 def merge_citations(*citations: Citation) -> Citation:
@@ -160,15 +145,19 @@ class Evaluator:
 
     Attributes:
         places: where an evaluation has the value of each formula, in the order in which the formulas came.
+        timed: the places of all formulas whose value time alone can change.
+        traced: the places of all formulas that read all events.
     """
 
     def __init__(self, formulas: Iterable[Formula]) -> None:
         self._cells: list[Cell[Any]] = []
-        self._known: dict[str, int] = {}
-        self.places = [self._add(formula) for formula in formulas]
+        self._known: dict[tuple[Any, ...], int] = {}
+        self.places = self._add_all([*formulas])
         self._stateful = [cell for cell in self._cells if cell.is_stateful]
+        self.timed = self.find_users(place for place, cell in enumerate(self._cells) if cell.is_timed)
+        self.traced = self.find_users(place for place, cell in enumerate(self._cells) if isinstance(cell, _TraceCell))
         self._time = float("-inf")
-        self._trace: list[RunEvent] | None = [] if any(isinstance(each, _TraceCell) for each in self._cells) else None
+        self._trace: list[RunEvent] | None = [] if self.traced else None
 
     def peek(self, event: RunEvent) -> Evaluation:
         """Evaluate as if this event came next. The evaluation is valid until the next `advance`."""
@@ -189,18 +178,28 @@ class Evaluator:
         if self._trace is not None:
             self._trace.append(at.event)
 
-    def list_parts(self, *places: int) -> frozenset[int]:
-        """Return the places of all formulas of which those at some places are made, themselves included."""
-        return frozenset(places).union(*(self.list_parts(*self._cells[place].places) for place in places))
+    def find_users(self, places: Iterable[int]) -> Set[int]:
+        """Return these places and those of all formulas that are made of what is there."""
+        if found := {*places}:
+            found.update(place for place, cell in enumerate(self._cells) if not found.isdisjoint(cell.places))
+        return found
 
-    def _add(self, formula: Formula) -> int:
-        """Return the place of a formula's cell. Equal formulas share one; they are compared as text, since 1 == True."""
-        key = repr(formula)
-        if key not in self._known:
-            places = [self._add(part) for part in formula.parts()]
-            self._known[key] = len(self._cells)
-            self._cells.append(_CELLS[type(formula)](formula, places))
-        return self._known[key]
+    def _add_all(self, formulas: Sequence[Formula]) -> list[int]:
+        """Return the places of the cells of formulas. Equal ones share one; other fields are compared as text, since 1 == True."""
+        places: dict[int, int] = {}  # by identity: rules of one scenario share what they are made of
+
+        def add(formula: Formula) -> int:
+            if id(formula) not in places:
+                parts = [add(part) for part in formula.parts()]
+                fields = [getattr(formula, name) for name in formula.__struct_fields__]
+                key = type(formula), *parts, repr([each for each in fields if not _list_formulas(each)])
+                if key not in self._known:
+                    self._known[key] = len(self._cells)
+                    self._cells.append(_CELLS[type(formula)](formula, parts))
+                places[id(formula)] = self._known[key]
+            return places[id(formula)]
+
+        return [add(formula) for formula in formulas]
 
 
 class Evaluation:
@@ -263,6 +262,11 @@ class Cell(Generic[F]):
     __slots__ = ("formula", "places")
     is_stateful: ClassVar[bool] = False
 
+    @property
+    def is_timed(self) -> bool:
+        """True if time alone can change the value."""
+        return getattr(self.formula, "seconds", None) is not None
+
     def __init__(self, formula: F, places: list[int]) -> None:
         self.formula = formula
         self.places = places
@@ -307,7 +311,7 @@ class _AtomCell(Cell[Atom]):
         super().__init__(formula, places)
         self._kind = formula.kind
         self._name = "" if "*" in formula.name else formula.name
-        self._matches = re.compile(name_pattern(formula.name)).fullmatch if "*" in formula.name else None
+        self._matches = re.compile(name_pattern(formula.name)).match if "*" in formula.name else None
         self._node = formula.node
         self._tests = [check.compile() for check in formula.checks]
 
@@ -332,13 +336,6 @@ class _AtomCell(Cell[Atom]):
             return all(test(at.event.values) for test in self._tests)
         finally:
             at.seconds += time.thread_time() - started
-
-
-class _PredicateCell(Cell[Predicate]):
-    __slots__ = ()
-
-    def evaluate(self, at: Evaluation) -> bool:
-        return bool(self.formula.test(at.event))
 
 
 class _TraceCell(Cell[TracePredicate]):
@@ -495,52 +492,16 @@ class _WithinCell(Cell[Within]):
             self._time, self._citation = at.time, change
 
 
-class _HistoricallyCell(Cell[Historically]):
-    """Keeps the citation of the first time at which the body did not hold."""
-
-    __slots__ = ("_exception",)
-    is_stateful = True
-
-    def __init__(self, formula: Historically, places: list[int]) -> None:
-        super().__init__(formula, places)
-        self._exception: Citation | None = None
-
-    def evaluate(self, at: Evaluation) -> bool:
-        return self._exception is None and at.holds(self.places[0])
-
-    def cite(self, at: Evaluation) -> Citation:
-        if self._exception is not None:
-            return self._exception
-        return NO_CITATION if at.holds(self.places[0]) else at.cite(self.places[0])
-
-    def is_final(self, at: Evaluation) -> bool:
-        return not self.evaluate(at)
-
-    def prepare(self, at: Evaluation) -> Citation | None:
-        return None if self.evaluate(at) else self.cite(at)
-
-    def commit(self, _at: Evaluation, change: Citation | None) -> None:
-        self._exception = change
-
-
-class _Anchor(Struct, frozen=True):
-    """An event at which the right side of a `Since` held."""
-
-    time: float
-    citation: Citation
-
-
 class _SinceState(Struct, frozen=True):
     """What `Since` needs of the past.
 
     Attributes:
-        first: the first anchor since which `left` held; None if there is none.
-        last: the last one.
+        anchor: the citation of the first event at which the right side held, and since which the left one did; None if there
+            is none.
         breaker: the citation of the last event at which neither side held.
     """
 
-    first: _Anchor | None = None
-    last: _Anchor | None = None
+    anchor: Citation | None = None
     breaker: Citation = NO_CITATION
 
 
@@ -554,16 +515,11 @@ class _SinceCell(Cell[Since]):
 
     def evaluate(self, at: Evaluation) -> bool:
         left, right = self.places
-        if at.holds(right):
-            return True
-        last, seconds = self._state.last, self.formula.seconds
-        return last is not None and (seconds is None or at.time - last.time <= seconds) and at.holds(left)
+        return at.holds(right) or (self._state.anchor is not None and at.holds(left))
 
     def cite(self, at: Evaluation) -> Citation:
         state = self.prepare(at)
-        # Of a bounded one the last anchor decides; of another one any does, and the first is what has waited longest.
-        anchor = state.first if self.formula.seconds is None else state.last
-        return state.breaker if anchor is None else anchor.citation
+        return state.breaker if state.anchor is None else state.anchor
 
     def prepare(self, at: Evaluation) -> _SinceState:
         left, right = self.places
@@ -572,8 +528,8 @@ class _SinceCell(Cell[Since]):
             state = _SinceState(breaker=state.breaker if at.holds(right) else at.cite(left))
         if not at.holds(right):
             return state
-        anchor = _Anchor(at.time, at.cite(right))
-        return _SinceState(state.first or anchor, anchor, state.breaker)
+        # Any anchor decides; the first is what has waited longest.
+        return state if state.anchor is not None else _SinceState(at.cite(right), state.breaker)
 
     def commit(self, _at: Evaluation, change: _SinceState) -> None:
         self._state = change
@@ -650,7 +606,6 @@ def _make_count_cell(formula: Count, places: list[int]) -> Cell[Count]:
 _CELLS: dict[type[Formula], Callable[[Any, list[int]], Cell[Any]]] = {
     Constant: _ConstantCell,
     Atom: _AtomCell,
-    Predicate: _PredicateCell,
     TracePredicate: _TraceCell,
     Not: _NotCell,
     And: _AndCell,
@@ -659,14 +614,14 @@ _CELLS: dict[type[Formula], Callable[[Any, list[int]], Cell[Any]]] = {
     Previously: _PreviouslyCell,
     Formerly: _FormerlyCell,
     Within: _WithinCell,
-    Historically: _HistoricallyCell,
     Since: _SinceCell,
     Count: _make_count_cell,
 }
 
 
 def name_pattern(name: str) -> str:
-    return ".*".join(re.escape(part) for part in name.split("*"))
+    """Return the regular expression of a whole name, in which `*` stands for any text; to match it takes linear time."""
+    return fnmatch.translate(re.sub(r"([?\[])", r"[\1]", name))
 
 
 def _list_formulas(field: object) -> tuple[Formula, ...]:

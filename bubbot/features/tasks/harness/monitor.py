@@ -18,7 +18,6 @@ forbids or demands the match, now or for a later event. Of an event that was rec
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Set
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -30,10 +29,7 @@ from bubbot.features.tasks.harness.formula import (
     Citation,
     Evaluation,
     Evaluator,
-    TracePredicate,
-    is_timed,
     merge_citations,
-    walk,
 )
 
 Status: TypeAlias = Literal["satisfied", "violated", "pending"]
@@ -63,19 +59,21 @@ class Monitor:
         self._evaluator = Evaluator(formulas)
         places = iter(self._evaluator.places)
         self._states: list[_MoveState | _DutyState] = [
-            _DutyState(rule, next(places)) if rule.at is None else _MoveState(rule, next(places), next(places))
+            _DutyState(rule, next(places), self._evaluator)
+            if rule.at is None
+            else _MoveState(rule, next(places), next(places))
             for rule in harness.rules
         ]
-        self._parts = [self._evaluator.list_parts(*state.places) for state in self._states]
 
     def judge(self, event: RunEvent) -> list[RuleVerdict]:
         """Return the rules that this event would violate if it came next, in the order of the harness. Change nothing."""
         at = self._evaluator.peek(event)
         self._evaluator.prepare(at)  # a rule may need later what a search does not decide now
+        citations = [state.judge(at) for state in self._states]
+        undecided = self._evaluator.find_users(at.undecided)
         verdicts = []
-        for state, parts in zip(self._states, self._parts, strict=True):
-            citation = state.judge(at)
-            if not at.undecided.isdisjoint(parts):
+        for state, citation in zip(self._states, citations, strict=True):
+            if not undecided.isdisjoint(state.places):
                 verdicts.append(RuleVerdict(state.rule.id, "violated", (event.number,), is_undecided=True))
             elif citation is not None:
                 verdicts.append(RuleVerdict(state.rule.id, "violated", citation))
@@ -85,8 +83,12 @@ class Monitor:
         """Let this event happen."""
         at = self._evaluator.peek(event)
         self._evaluator.prepare(at)
-        for state, parts in zip(self._states, self._parts, strict=True):
-            state.record(at, parts)
+        for state in self._states:
+            state.record(at)
+        if undecided := self._evaluator.find_users(at.undecided):
+            for state in self._states:
+                if isinstance(state, _MoveState) and not undecided.isdisjoint(state.places):
+                    state.violate(at)
         self._evaluator.advance(at)
 
     def verdicts(self) -> list[RuleVerdict]:
@@ -112,14 +114,17 @@ class _MoveState:
             return None
         return merge_citations(at.cite(self._holds), (at.event.number,))
 
-    def record(self, at: Evaluation, parts: Set[int]) -> None:
+    def record(self, at: Evaluation) -> None:
         """Let an event happen."""
         if self._violation is None:
-            citation = self.judge(at)
-            self._violation = citation if at.undecided.isdisjoint(parts) else (at.event.number,)
+            self._violation = self.judge(at)
         if at.holds(self._at):
             self._applied.append(at.event.number)
         self._is_finished = self._is_finished or at.event.kind == "finished"
+
+    def violate(self, at: Evaluation) -> None:
+        """Note that an event violates the rule, if none did before."""
+        self._violation = self._violation or (at.event.number,)
 
     def verdict(self) -> RuleVerdict:
         """Return what became of the rule."""
@@ -131,12 +136,12 @@ class _MoveState:
 class _DutyState:
     """One duty along a run."""
 
-    def __init__(self, rule: HarnessRule, holds: int) -> None:
+    def __init__(self, rule: HarnessRule, holds: int, evaluator: Evaluator) -> None:
         self.rule = rule
         self.places = (holds,)
         self._holds = holds
-        self._is_timed = is_timed(rule.holds)
-        self._needs_trace = any(isinstance(each, TracePredicate) for each in walk(rule.holds))
+        self._is_timed = holds in evaluator.timed
+        self._needs_trace = holds in evaluator.traced
         self._verdict = RuleVerdict(rule.id, "pending")
 
     def judge(self, at: Evaluation) -> Citation | None:
@@ -150,7 +155,7 @@ class _DutyState:
             return None
         return merge_citations(at.cite(self._holds), (at.event.number,))
 
-    def record(self, at: Evaluation, _parts: Set[int]) -> None:
+    def record(self, at: Evaluation) -> None:
         """Let an event happen."""
         if self._verdict.status == "pending" and (at.event.kind == "finished" or self._is_final(at)):
             if at.holds(self._holds):

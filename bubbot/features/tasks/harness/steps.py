@@ -123,11 +123,6 @@ class Step(Struct, frozen=True):
     brief: str
     build: Callable[..., Meaning]
 
-    @property
-    def keywords(self) -> tuple[Keyword, ...]:
-        """After which keywords it may stand."""
-        return KEYWORDS[self.kind]
-
     def match(self, text: str) -> tuple[Any, ...] | None:
         """Return the parameters if a text is this step, else None. Raise `ValueError`, a sentence, if one is wrong."""
         compiled, parameters = compile_pattern(self.pattern)

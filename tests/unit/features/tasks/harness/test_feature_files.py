@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.features.tasks.harness.feature_files import HarnessInvalid, HarnessProblem, parse_harness
+from bubbot.features.tasks.harness.feature_files import (
+    MAX_CONDITIONS,
+    MAX_STEPS,
+    HarnessInvalid,
+    HarnessProblem,
+    parse_harness,
+)
 from bubbot.features.tasks.harness.formula import Formula
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.harness.steps import OWN_STEPS, Step, StepScope
@@ -55,23 +61,17 @@ def scenario(*steps: str) -> str:
 
 def test_each_then_of_each_example_is_a_rule() -> None:
     rules = parse_harness({"scripts/files.feature": WHOLE}).rules
-    assert [(rule.id, rule.line, rule.kind) for rule in rules] == [
-        ("files/no-in-paths/1", 10, "move"),
-        ("files/no-in-paths/2", 11, "move"),
-        ("files/no-in-paths/3", 10, "move"),
-        ("files/no-in-paths/4", 11, "move"),
-        ("files/few-searches/1", 24, "move"),
-        ("files/few-searches/2", 25, "duty"),
+    assert [(rule.id, rule.line, rule.at is None) for rule in rules] == [
+        ("files/no-in-paths/1", 10, False),
+        ("files/no-in-paths/2", 11, False),
+        ("files/no-in-paths/3", 10, False),
+        ("files/no-in-paths/4", 11, False),
+        ("files/few-searches/1", 24, False),
+        ("files/few-searches/2", 25, True),
     ]
     assert [rule.text for rule in rules[:3:2]] == ['its path does not contain ".."', 'its path does not contain "~"']
     assert {rule.path for rule in rules} == {"scripts/files.feature"}
     assert rules[0].scenario == "no .. in paths"
-
-
-def test_the_tags_of_feature_scenario_and_rule_are_labels_without_repetition() -> None:
-    rules = parse_harness({"files.feature": WHOLE}).rules
-    assert rules[0].tags == ("safety", "paths")
-    assert rules[-1].tags == ("safety", "few")
 
 
 def test_backgrounds_of_the_feature_and_of_a_rule_hold_in_its_scenarios() -> None:
@@ -272,3 +272,68 @@ def test_what_a_step_of_a_package_says_about_its_parameters_is_told_with_the_lin
     assert list_problems(scenario("Then it is 3 o'clock"), steps=steps) == [
         (3, """The step "it is 3 o'clock" cannot be read: 3 is odd.""")
     ]
+
+
+def outline(steps: int, rows: int, *, step: str = "Then tool <t> is not called", cell: str = "a") -> str:
+    lines = [f"    {step}"] * steps
+    table = [f"      | {cell} |"] * rows
+    return "\n".join(["Feature: f", "  Scenario Outline: s", *lines, "    Examples:", "      | t |", *table])
+
+
+def test_steps_are_counted_with_all_their_examples_and_backgrounds_before_they_are_made() -> None:
+    assert len(parse_harness({"a.feature": outline(20, 100)}).rules) == MAX_STEPS
+    message = (
+        "With the scenario 's' the scripts have more than 2000 steps, counted once for each example and background"
+    )
+    assert list_problems(outline(300, 300)) == [(2, f"{message}; write fewer.")]
+    background = "\n".join(["Feature: f", "  Background:", *["    Given the artifact of a exists"] * 40])
+    scenarios = "\n".join(f"  Scenario: {name}\n    Then tool a is not called" for name in range(50))
+    ((line, problem),) = list_problems(f"{background}\n{scenarios}")
+    assert (line, "more than 2000 steps" in problem) == (139, True)
+    with pytest.raises(HarnessInvalid, match=r"^b\.feature, line 2: With the scenario 's'"):
+        parse_harness({"a.feature": outline(20, 60), "b.feature": outline(20, 60)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        outline(1, 1, step=f"Then tool {'<t>' * 2_000} is not called", cell="a" * 65_000),
+        outline(1, 1, step='Then tool a is not called\n"""\n' + "<t>" * 2_000 + '\n"""', cell="a" * 65_000),
+        outline(1, 1, step="Then tool a is not called\n|" + "<t>" * 2_000 + "|", cell="a" * 65_000),
+        outline(1, 1, cell="a" * 65_000).replace("Outline: s", "Outline: s" + "<t>" * 2_000),
+    ],
+    ids=["step", "text", "table", "name"],
+)
+def test_a_step_that_its_example_makes_too_long_is_refused_before_it_is_made(text: str) -> None:
+    ((line, problem),) = list_problems(text)
+    assert line == 2
+    assert "characters with its examples, and may not have more than 10000; shorten it." in problem
+
+
+def test_a_scenario_has_few_conditions_since_each_rule_has_them_all() -> None:
+    conditions = [f"Given the artifact of a{number} exists" for number in range(MAX_CONDITIONS)]
+    assert len(parse_harness({"a.feature": scenario(*conditions, "Then tool a is not called")}).rules) == 1
+    ((line, problem),) = list_problems(scenario(*conditions, "When tool a is called", "Then it is refused"))
+    assert (line, "a scenario may have 50 steps with Given or When" in problem) == (53, True)
+
+
+def test_files_that_take_long_to_parse_are_refused() -> None:
+    for text in (scenario("Then tool a is not called") + "\n#" * 10_000, "@tag " * 120_000 + "\nFeature: f"):
+        ((_, problem),) = list_problems(text)
+        assert problem == "With this file the scripts have more than 10000 lines or 500000 characters; shorten them."
+
+
+@pytest.mark.parametrize("number", ["1000001", "9" * 50, "9" * 5_000])
+def test_a_number_that_is_too_large_is_told_with_its_line(number: str) -> None:
+    ((line, problem),) = list_problems(scenario(f"Then tool a is called at most {number} times within 1 day"))
+    assert line == 3
+    assert "may be 1000000 at most; write a smaller one" in problem
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [("a{99999999999}", "the repetition number is too large"), ("(" * 3_000 + ")" * 3_000, "is nested too deep")],
+)
+def test_a_pattern_that_cannot_be_compiled_is_told_with_its_line(pattern: str, problem: str) -> None:
+    ((line, told),) = list_problems(scenario("When tool a is called", f'Then its x matches "{pattern}"'))
+    assert (line, problem in told) == (4, True)

@@ -75,7 +75,7 @@ def test_a_run_that_obeys_violates_no_move(trace: list[RunEvent]) -> None:
     for event in trace:
         if not monitor.judge(event):
             monitor.record(event)
-    moves = {rule.id for rule in HARNESS.rules if rule.kind == "move"}
+    moves = {rule.id for rule in HARNESS.rules if rule.at is not None}
     assert not [each for each in monitor.verdicts() if each.rule in moves and each.status == "violated"]
 
 
