@@ -132,7 +132,7 @@ class TaskBench:
 
 def define(schema: TaskSchema, rules: str = RULES) -> TaskDefinition:
     """Make a definition without a folder."""
-    return TaskDefinition(name="trip", schema=schema, config={}, harness={"scripts/rules.feature": rules}, texts={})
+    return TaskDefinition(name="trip", schema=schema, config={}, harness={"scripts/rules.feature": rules})
 
 
 @asynccontextmanager

@@ -34,15 +34,11 @@ class ApprovalAnswer(Struct, frozen=True):
     Attributes:
         is_yes: true for a yes.
         by: the id of who answered.
-        person: the shown name.
-        reason: why not, in their words; empty for none.
         date: when, ISO 8601 in UTC.
     """
 
     is_yes: bool
     by: str
-    person: str
-    reason: str
     date: str
 
 

@@ -283,7 +283,7 @@ class ApprovalService:
         if (decided := await self.find_decision(number)) is None:
             return None
         fact = decided.fact
-        return ApprovalAnswer(fact.verdict == "approved", fact.by, fact.person, fact.reason, decided.date)
+        return ApprovalAnswer(fact.verdict == "approved", fact.by, decided.date)
 
     async def _find_opened(self, number: str) -> Card | None:
         return await find_fact(self._tape, ApprovalOpened, opened_key(number))

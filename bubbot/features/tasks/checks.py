@@ -42,14 +42,14 @@ def _check_folders(home: HomeReader) -> list[Finding]:
     for name in names:
         problems = _find_problems(library, name)
         if problems:
-            more = f" There are {len(problems) - 1} more problems." if len(problems) > 1 else ""
+            more = f" Further problems: {len(problems) - 1}." if len(problems) > 1 else ""
             cause = (
                 f"The task {name} cannot run. {printable(str(problems[0]))}{more} bubbot task check {name} lists all."
             )
             fix = edit_command(_find_file(library.folder / name, problems[0]))
             findings.append(Finding("tasks.broken", "warning", cause, fix))
     if names and not findings:
-        findings.append(Finding("tasks.folders", "ok", f"{len(names)} tasks can run: {', '.join(names)}."))
+        findings.append(Finding("tasks.folders", "ok", f"Tasks that can run: {', '.join(names)}."))
     return findings
 
 

@@ -43,7 +43,7 @@ from bubbot.features.tasks.results import (
 from bubbot.features.tasks.runs import RunOutcome, TaskRuns, read_run
 from bubbot.features.tasks.settings import TaskSettings
 from bubbot.features.tasks.sources import DefinitionInvalid, Problem
-from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, read_details
+from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, read_details, say_reason
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.writing import EXAMPLE_FILES, TaskWriter
 from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, TERMINAL_CHANNEL, Role
@@ -312,7 +312,7 @@ class TaskCommands:
             return outcome.text
         if state.has_ended:
             status = texts.say(f"task_status_{state.status}")
-            reason = texts.say(state.reason, run=state.run) if state.reason else ""
+            reason = say_reason(state.reason, texts, state.run)
             return texts.say("RunChange.ended", run=state.run, status=status, reason=reason).strip()
         if caller.required_turn.is_typed:
             status = texts.say(f"task_status_{state.status}")
@@ -435,7 +435,7 @@ class TaskCommands:
         nodes = []
         for name, node in state.by_node.items():
             known = definition.schema.nodes[name] if definition else None
-            reason = texts.say(node.reason) if node.reason else ""
+            reason = say_reason(node.reason, texts)
             detail = details.get(name, "")
             nodes.append(
                 NodeReport(
@@ -459,7 +459,7 @@ class TaskCommands:
             state.revision,
             state.changed,
             tuple(nodes),
-            texts.say(state.reason, run=state.run) if state.reason else "",
+            say_reason(state.reason, texts, state.run),
             fact.source or "",
             state.tokens,
             state.verdicts,

@@ -46,18 +46,16 @@ class TaskDefinition(Struct, frozen=True, kw_only=True, dict=True):
         schema: with the contracts of all artifacts, those in files too.
         config: by dotted key, in the order in which the layers name them.
         harness: the texts of the scripts by path, such as `scripts/order.feature`, sorted.
-        texts: the other files as they were read, by path: `task.toml`, `config.toml`, contracts.
     """
 
     name: str
     schema: TaskSchema
     config: Mapping[str, ConfigValue]
     harness: Mapping[str, str]
-    texts: Mapping[str, str]
 
     @cached_property
     def digest(self) -> str:
-        """The digest of all of it: equal digests mean equal sources, to the last comment."""
+        """The digest of all of it: equal digests mean equal sources, except for comments in TOML."""
         return sha256(canonical(self.to_json()).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
@@ -173,8 +171,7 @@ class _TaskFiles:
                     harness[path] = self._read_required(path)
         if problems or schema is None:
             raise DefinitionInvalid(problems)
-        texts = {path: text for path, text in self._texts.items() if path not in harness}
-        return TaskDefinition(name=name, schema=schema, config=config, harness=harness, texts=texts)
+        return TaskDefinition(name=name, schema=schema, config=config, harness=harness)
 
     def read_config(self) -> dict[str, Any]:
         """Read `config.toml`; no file, no values. Raise `DefinitionInvalid`."""

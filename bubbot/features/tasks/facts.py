@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
+from bubbot.features.tasks.harness.events import EventKind
 from bubbot.tape.fact import Fact, PersonalFields
 from bubbot.tape.references import PersonId, SessionId, Spans
 
@@ -156,7 +157,6 @@ class RunEventSeen(Fact):
     Attributes:
         number: its place in the run, from 1.
         time: seconds since the epoch.
-        kind: see `bubbot.features.tasks.harness.monitor.EventKind`.
         name: the tool, the node or the anchor.
         node: the node in which it happened; empty for the run itself.
         attempt: the attempt of that node.
@@ -167,7 +167,7 @@ class RunEventSeen(Fact):
     run: str
     number: int
     time: float
-    kind: str
+    kind: EventKind
     name: str
     node: str
     attempt: int

@@ -25,7 +25,15 @@ from bubbot.features.tasks.facts import (
 )
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.sources import DefinitionInvalid
-from bubbot.features.tasks.state import MARKS, TASKS_PROJECTION, NodeState, RunState, TasksState, read_details
+from bubbot.features.tasks.state import (
+    MARKS,
+    TASKS_PROJECTION,
+    NodeState,
+    RunState,
+    TasksState,
+    read_details,
+    say_reason,
+)
 from bubbot.formatting import cell_width
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
@@ -277,7 +285,7 @@ async def _read_run(reader: PanelReader, query: PanelQuery, state: RunState) -> 
         (schema.title if schema else "") or queued.fact.task,
         state.session,
         _say_status(state.status, texts),
-        texts.say(state.reason, run=state.run) if state.reason else "",
+        say_reason(state.reason, texts, state.run),
         queued.fact.source or "",
         opened.description if opened else "",
         entry,
@@ -381,7 +389,7 @@ def _describe_wait(reader: PanelReader, node: NodeState) -> str:
 
 
 def _say_reason(reason: str, detail: str, texts: Texts) -> str:
-    return " ".join(filter(None, (texts.say(reason) if reason else "", detail)))
+    return " ".join(filter(None, (say_reason(reason, texts), detail)))
 
 
 async def _read_facts(
@@ -410,7 +418,7 @@ def _describe_fact(
 ) -> RunFact:
     status = _say_status(fact.status, texts)
     if isinstance(fact, RunChanged):
-        reason = texts.say(fact.reason, run=state.run) if fact.reason else ""
+        reason = say_reason(fact.reason or "", texts, state.run)
         return RunFact(entry.id, entry.date, state.queued.fact.task, 0, status, reason)
     title, note = titles.get(fact.node, fact.node), _say_reason(fact.reason or "", fact.detail or "", texts)
     return RunFact(entry.id, entry.date, title, fact.attempt, status, note, fact.tokens or 0, fact.seconds or 0.0)

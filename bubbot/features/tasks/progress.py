@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from bubbot.errors import ConfigError
 from bubbot.feature import Kernel
 from bubbot.features.tasks.definition import TaskDefinition
-from bubbot.features.tasks.state import MARKS, NodeState, RunState
+from bubbot.features.tasks.state import MARKS, RunState, format_node, say_reason
 from bubbot.features.tasks.work import RunWork
 from bubbot.ports.channel import Button, ButtonSet, Outbound
 from bubbot.ports.session_names import split_session
@@ -109,24 +109,24 @@ def format_progress(state: RunState, definition: TaskDefinition, texts: Texts) -
             if (count := counts[status])
         ]
     else:
-        lines = [format_node(name, node, definition, texts) for name, node in nodes.items()]
+        schema = definition.schema.nodes
+        lines = [
+            format_node(
+                schema[name].title or name,
+                node.status,
+                texts,
+                approval=node.approval,
+                until=node.until,
+                reason=say_reason(node.reason, texts),
+            )
+            for name, node in nodes.items()
+        ]
     return "\n".join([head, *lines, *format_end(state, texts)])
-
-
-def format_node(name: str, node: NodeState, definition: TaskDefinition, texts: Texts) -> str:
-    """Write the state of a node on one line."""
-    line = f"{MARKS[node.status]} {definition.schema.nodes[name].title or name}"
-    if node.status == "waiting":
-        kind = "task_waits_answer" if node.approval else "task_waits_again"
-        line += texts.say(kind, approval=node.approval, until=node.until[:16].replace("T", " "))
-    elif node.reason:
-        line += f": {texts.say(node.reason)}"
-    return line
 
 
 def format_end(state: RunState, texts: Texts) -> list[str]:
     """Say why a run ended as it did, and what its harness says."""
-    lines = [texts.say(state.reason, run=state.run)] if state.reason else []
+    lines = [say_reason(state.reason, texts, state.run)] if state.reason else []
     verdicts = state.verdicts
     if state.has_ended and (verdicts.satisfied or verdicts.violated):
         lines.append(texts.say("task_verdicts", satisfied=verdicts.satisfied, violated=verdicts.violated))

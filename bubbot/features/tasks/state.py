@@ -24,6 +24,7 @@ from bubbot.ports.session_names import FetchesEntries
 from bubbot.tape.fact import Cited, FactState
 from bubbot.tape.projection import checkpoint_model, project_facts
 from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.texts import Texts
 
 MAX_ENDED_RUNS = 200
 """The newest ended runs that the state keeps; older ones are on the tape."""
@@ -180,6 +181,20 @@ class TasksState(FactState):
             ended = [run for run, state in self.runs.items() if state.has_ended]
             for run in ended[:-MAX_ENDED_RUNS]:
                 del self.runs[run]
+
+
+def say_reason(reason: str, texts: Texts, run: str = "") -> str:
+    """Say why a run or a node is as it is; the name of a sentence that this version does not have says it itself."""
+    return texts.say(reason, run=run) if reason in texts else reason
+
+
+def format_node(title: str, status: Status, texts: Texts, *, approval: str, until: str, reason: str) -> str:
+    """Write the state of a node on one line; `reason` in words."""
+    line = f"{MARKS[status]} {title}"
+    if status == "waiting":
+        kind = "task_waits_answer" if approval else "task_waits_again"
+        return line + texts.say(kind, approval=approval, until=until[:16].replace("T", " "))
+    return f"{line}: {reason}" if reason else line
 
 
 async def read_details(tape: FetchesEntries, state: RunState) -> Mapping[str, str]:

@@ -91,7 +91,7 @@ class RunWork:
         """Take in the events of earlier turns, and those of attempts that were cut off."""
         seen = [(fact, entry.id) for entry in entries if (fact := RunEventSeen.try_of(entry)) and fact.run == self.run]
         for fact, number in sorted(seen, key=lambda pair: pair[0].number):
-            self.monitor.record(RunEvent(fact.number, fact.time, fact.kind, fact.name, fact.node, thaw(fact.fields)))  # type: ignore[arg-type]
+            self.monitor.record(RunEvent(fact.number, fact.time, fact.kind, fact.name, fact.node, thaw(fact.fields)))
             self.last_event = max(self.last_event, fact.number)
             self.entries[fact.number] = number
             if fact.node and (node := self.find_node(fact.node)).status == "running" and node.attempt == fact.attempt:

@@ -99,7 +99,7 @@ async def test_tasks_that_can_run_are_named_and_a_home_without_tasks_says_nothin
     assert await find(check_tasks, reader(tmp_path)) == []
     write_task(tmp_path, "digest", '[nodes.a]\nprompt = "for {bot.name}"\ntools = ["web.*"]\n')
     (finding,) = await find(check_tasks, reader(tmp_path))
-    assert (finding.level, finding.cause) == ("ok", "1 tasks can run: digest.")
+    assert (finding.level, finding.cause) == ("ok", "Tasks that can run: digest.")
 
 
 async def test_a_broken_config_of_the_home_is_found_at_each_task(tmp_path: Path) -> None:

@@ -263,6 +263,31 @@ class TestHarness:
             assert refused["tool"] == "shop.buy"
             assert "rules.feature:4" in json.dumps(str(bench.bot.model.requests[-1].messages))
 
+    @pytest.mark.parametrize("verb", ["matches", "does not match"])
+    async def test_a_call_that_is_slow_to_search_does_not_run_and_the_task_goes_on(
+        self, tmp_path: Path, verb: str
+    ) -> None:
+        harness = f"  Scenario: safe\n    When tool shop.buy is called\n    Then its text {verb} '^(a|aa)+$'\n"
+        write_task(tmp_path, "one", self.SCHEMA, harness)
+        slow, shop = "a" * 90 + "!", Shop()
+        text = "aaa" if verb == "matches" else "paper"
+        model = model_of(only=[calls("shop.buy", text=slow), calls("shop.buy", text=text), says("Bought.")])
+        async with tasks(tmp_path, model, tools=shop.tools) as bench:
+            sent = await bench.say(",task.run one")
+            assert (shop.bought, sent[-1], bench.run.status) == ([text], "Bought.", "succeeded")
+            assert len(await bench.facts("task/refused")) == 1
+            shown = str(bench.bot.model.requests[-1].messages)
+            assert "rules.feature:4" in shown
+            assert "takes too long: write a shorter one" in shown
+
+    async def test_an_artifact_that_is_slow_to_search_goes_back(self, tmp_path: Path) -> None:
+        harness = "  Scenario: safe\n    When the artifact of only is delivered\n    Then its value does not match '^(a|aa)+$'\n"
+        write_task(tmp_path, "one", self.SCHEMA, harness)
+        async with tasks(tmp_path, model_of(only="a" * 90 + "!"), tools=Shop().tools) as bench:
+            await bench.say(",task.run one")
+            assert bench.run.status == "succeeded"
+            assert "takes too long: write a shorter one" in str(bench.bot.model.requests[-1].messages)
+
     async def test_a_run_whose_duties_are_not_met_cannot_succeed(self, tmp_path: Path) -> None:
         write_task(tmp_path, "one", self.SCHEMA, self.DUTY)
         async with tasks(tmp_path, model_of(only="Nothing bought."), tools=Shop().tools) as bench:
