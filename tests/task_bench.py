@@ -77,13 +77,14 @@ class NodePlayer:
 
     plans: Mapping[str, NodePlan]
     pause: Callable[[], Awaitable[None]] = no_pause
+    usage: Usage = field(default_factory=lambda: Usage(10, 5))
     asked: list[str] = field(default_factory=list)
     shown: list[tuple[str, str, str]] = field(default_factory=list)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
         contents = [str(message["content"]) for message in request.messages]
-        text, usage = "\n".join(contents), Usage(10, 5)
+        text, usage = "\n".join(contents), self.usage
         steps = re.findall(r"STEP-(\w+)", text)
         if not steps:  # people talk with the bot meanwhile
             await self.pause()

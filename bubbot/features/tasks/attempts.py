@@ -34,13 +34,15 @@ from bubbot.ports.model import ModelReply
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.effects import AttemptRecord, RecordedCall, read_fork_record
+from bubbot.runtime.turns import StepRecord
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import timestamp
+from bubbot.tape.entry import Kind, timestamp
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import source_of
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
 from bubbot.tool import Tool, ToolOutput
 
 log = logging.getLogger(__name__)
@@ -65,7 +67,8 @@ class NodeAttempt:
         fork: what it writes to.
         started: the monotonic time in seconds.
         record: what its forks did before it was cut off: none of it happens again.
-        tokens: what its models read and wrote so far.
+        spent: what its models read and wrote before it was cut off.
+        tokens: what they read and wrote since.
         reserved: tokens of calls under way.
     """
 
@@ -75,6 +78,7 @@ class NodeAttempt:
     fork: ForkedTape
     started: float
     record: AttemptRecord = field(default_factory=lambda: AttemptRecord(()))
+    spent: int = 0
     tokens: int = 0
     reserved: int = 0
 
@@ -118,11 +122,18 @@ class NodeRunner:
         attempt.record = await read_fork_record(
             turn.tape, forks, work.opened_at, fork.id, partial(self._note_answered, attempt)
         )
-        began = NodeChanged(run=work.run, node=name, status="running", attempt=number, fork=fork.id)
+        counted = before.tokens if forks else 0
+        tokens, spent = await _read_spent(turn.tape, forks, work.opened_at)
+        attempt.spent = max(tokens, counted)
+        lost = attempt.spent - counted  # a process that is killed says nothing
+        began = NodeChanged(
+            run=work.run, node=name, status="running", attempt=number, fork=fork.id, tokens=lost or UNSET
+        )
         work.change(fork, began, turn.now())
         try:
-            seconds = _find_time_left(work, node)
+            seconds = _find_time_left(work, node, spent)
             async with asyncio.timeout(seconds) as limit:
+                await asyncio.sleep(0)  # if no time is left, it ends here
                 artifact = await self._work(turn, attempt)
         except asyncio.CancelledError:
             await _merge_stopped(turn, attempt)
@@ -134,7 +145,7 @@ class NodeRunner:
         except TimeoutError:
             if not limit.expired():
                 raise
-            await self._fail(turn, attempt, "task_node_too_slow", f"{seconds:g}")
+            await self._fail(turn, attempt, "task_node_too_slow", f"{seconds + spent:g}")
         except BubbotError as error:
             await self._fail(turn, attempt, "task_model_failed", turn.texts.english.reason(error))
         except Exception as error:  # the boundary of a node: our own defect ends it and not its run
@@ -261,7 +272,7 @@ class NodeRunner:
         if attempt is None:
             return await call_next(call)
         tokens, limit = call.count_input(), attempt.work.definition.schema.tokens
-        left = attempt.node.tokens - attempt.tokens - attempt.reserved
+        left = attempt.node.tokens - attempt.spent - attempt.tokens - attempt.reserved
         if limit is not None:
             used = attempt.work.state.tokens + sum(attempt.work.running.values())
             left = min(left, limit - used - attempt.work.reserved)
@@ -335,10 +346,30 @@ class NodeRunner:
         return f"{call.tool.name} was not run: the harness of this task forbids it ({broken}). Go on without it."
 
 
-def _find_time_left(work: RunWork, node: TaskNode) -> float:
-    """Return the seconds that an attempt may take: those of its node, and what its run has left."""
-    limit = work.definition.schema.timeout
-    return node.timeout if limit is None else min(node.timeout, max(limit - work.state.seconds, 0.0))
+def _find_time_left(work: RunWork, node: TaskNode, spent: float) -> float:
+    """Return the seconds that an attempt may still take: those of its node without `spent`, and what its run has left."""
+    limit, left = work.definition.schema.timeout, node.timeout - spent
+    return max(left if limit is None else min(left, limit - work.state.seconds), 0.0)
+
+
+async def _read_spent(tape: TapeHandle, forks: Sequence[str], first: int) -> tuple[int, float]:
+    """Return the tokens that forks of a cut-off attempt used, and the seconds from their first to their last entry.
+
+    Args:
+        first: an entry id not above any of their entries.
+    """
+    kinds, names = (Kind.ANCHOR, Kind.EVENT, Kind.ERROR), (NODE_BEGAN, STEP_EVENT)
+    query = TapeQuery(tape.name, IdRanges(((first, None),)), kinds=kinds, names=names)
+    entries = (await tape.fetch([query]))[0] if forks else ()
+    tokens, seconds = 0, 0.0
+    for fork in forks:
+        own = [entry for entry in entries if entry.meta.get("fork") == fork]
+        usages = [StepRecord(entry, entry.data, None, ()) for entry in own if entry.name == STEP_EVENT]
+        tokens += sum(usage.input_tokens + usage.output_tokens for usage in usages)
+        moments = [moment for entry in own if (moment := parse_moment(entry.date)) is not None]
+        if moments:
+            seconds += (moments[-1] - moments[0]).total_seconds()
+    return tokens, max(seconds, 0.0)
 
 
 @uninterrupted

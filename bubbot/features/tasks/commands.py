@@ -378,6 +378,7 @@ class TaskCommands:
             kept.append((name, *earlier.get(name, (state.run, node.attempt))))
         definition = self._change_config(work.definition, args.values)
         await self._refuse_problems(definition, caller)
+        turn.tape.raise_source(work.source)  # the description is a copy, whoever asks for it
         begun = await runs.begin(turn, definition, work.description, source=state, kept=kept)
         return RunChange(begun.run, definition.name, begun.status, self._begun_text(caller, begun, definition))
 

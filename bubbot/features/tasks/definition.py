@@ -135,6 +135,15 @@ def load_definition(folder: Path, product: Mapping[str, Any], home: Mapping[str,
         return files.load(folder.name, product, home)
 
 
+def has_texts(folder: Path, texts: Mapping[str, str]) -> bool:
+    """Return true if the folder of a task has these files, as they are. Links are not followed."""
+    try:
+        with _open_task(folder) as files:
+            return all(files.read(path) == text for path, text in texts.items())
+    except DefinitionInvalid:
+        return False
+
+
 @contextmanager
 def _open_task(folder: Path) -> Iterator[_TaskFiles]:
     try:
@@ -175,7 +184,7 @@ class _TaskFiles:
 
     def read_config(self) -> dict[str, Any]:
         """Read `config.toml`; no file, no values. Raise `DefinitionInvalid`."""
-        text = self._read(CONFIG_FILE)
+        text = self.read(CONFIG_FILE)
         return read_toml(text, CONFIG_FILE) if text is not None else {}
 
     def read_contract(self, path: str) -> str:
@@ -188,12 +197,12 @@ class _TaskFiles:
         return self._read_required(path)
 
     def _read_required(self, path: str) -> str:
-        text = self._read(path)
+        text = self.read(path)
         if text is None:
             raise DefinitionInvalid([Problem(path, "the file is missing: add it to the task's folder")])
         return text
 
-    def _read(self, path: str) -> str | None:
+    def read(self, path: str) -> str | None:
         """Return the text of a file; None if it is missing. Raise `DefinitionInvalid`."""
         if path in self._texts:
             return self._texts[path]

@@ -75,7 +75,7 @@ class NodeChanged(Fact, kw_only=True):
         digest: of what that card asks for.
         reason: the name of a sentence that says why.
         detail: a value for that sentence.
-        tokens: what the attempt used, when it ended.
+        tokens: what the attempt used, when it ended or was stopped, or when it goes on after a process that could not say it.
         seconds: the time of the run that the attempt took, when it ended; what ran beside it has not counted that.
     """
 

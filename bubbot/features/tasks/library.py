@@ -12,6 +12,7 @@ from bubbot.errors import ConfigError, ValueInvalid
 from bubbot.features.tasks.check import check_definition
 from bubbot.features.tasks.definition import (
     TaskDefinition,
+    has_texts,
     is_task_name,
     list_definitions,
     load_definition,
@@ -103,6 +104,10 @@ class TaskLibrary:
     def has(self, name: str) -> bool:
         """Return true if there is a task of this name."""
         return name in self.list_names()
+
+    def has_files(self, name: str, files: Mapping[str, str]) -> bool:
+        """Return true if there is a task of this name with these files, as they are."""
+        return self.has(name) and has_texts(self.folder / name, files)
 
     def write(self, name: str, files: Mapping[str, str]) -> Path:
         """Write a new task and return its folder. Raise `ValueInvalid` if there is one of this name, `ConfigError` if it cannot."""

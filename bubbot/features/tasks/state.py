@@ -56,6 +56,7 @@ class NodeState(Struct, array_like=True, frozen=True):
         digest: see `NodeChanged`.
         reason: see `NodeChanged`.
         changed: the fact that changed it last; 0 for none.
+        tokens: what the last attempt used, as far as facts say.
     """
 
     status: Status = "queued"
@@ -66,6 +67,7 @@ class NodeState(Struct, array_like=True, frozen=True):
     digest: str = ""
     reason: str = ""
     changed: int = 0
+    tokens: int = 0
 
 
 class RunState(Struct, array_like=True, frozen=True):
@@ -140,6 +142,7 @@ class RunState(Struct, array_like=True, frozen=True):
                 fact.digest or "",
                 fact.reason or "",
                 number,
+                (before.tokens if fact.attempt == before.attempt else 0) + (fact.tokens or 0),
             )
             changed = replace(
                 self,
@@ -207,6 +210,6 @@ async def read_details(tape: FetchesEntries, state: RunState) -> Mapping[str, st
     return {fact.node: fact.detail or "" for fact in facts if fact is not None and fact.run == state.run}
 
 
-TASKS_PROJECTION = project_facts(TasksState, name="tasks", version=1, tapes=TASKS_TAPE, interval=500)
+TASKS_PROJECTION = project_facts(TasksState, name="tasks", version=2, tapes=TASKS_TAPE, interval=500)
 
 CHECKPOINTS = {TASKS_PROJECTION.checkpoint_name: checkpoint_model(TasksState)}

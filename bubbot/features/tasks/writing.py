@@ -116,7 +116,12 @@ class TaskWriter:
         return self._library.check(parse_files(files, name, self._library.product), Role.OWNER)
 
     async def keep(self, turn: Turn, name: str) -> TaskWritten:
-        """Write a confirmed task into the folder of tasks. Raise `CommandRefused` if it was not confirmed."""
+        """Write a confirmed task into the folder of tasks.
+
+        Raises:
+            CommandRefused: it was not confirmed.
+            ValueInvalid: there is another task of this name by now.
+        """
         query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=TaskDrafted.EVENTS, newest=True, limit=50)
         drafts = [TaskDrafted.try_of(entry) for entry in (await turn.tape.fetch([query]))[0] if not entry.erased]
         named = [each for each in drafts if each is not None and each.task == name]
@@ -127,9 +132,8 @@ class TaskWriter:
             raise CommandRefused("task_unconfirmed", task=name, question=named[0].approval)
         draft = confirmed[0]
         files: dict[str, str] = thaw(draft.files)
-        if self._library.has(name):  # the turn runs again, or somebody pressed twice
-            return TaskWritten(name, files=tuple(files))
-        self._library.write(name, files)
+        if not self._library.has_files(name, files):  # else the turn runs again, or somebody pressed twice
+            self._library.write(name, files)
         return TaskWritten(name, files=tuple(files))
 
     async def _is_confirmed(self, draft: TaskDrafted) -> bool:

@@ -14,6 +14,7 @@ from bubbot.features.tasks.state import TASKS_PROJECTION
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.turn import Turn
 from bubbot.tape.projection import read_projection
+from bubbot.tape.provenance import Source, source_of
 from bubbot.tool import READS_OWN, Effect, EffectKind, Repeat, tool
 from tests.family import GROUP, MEMBER, OWNER
 from tests.tasks import model_of, tasks, write_task
@@ -401,6 +402,18 @@ class TestAgain:
             (status,) = await bench.say(f",task.status {bench.run.run}")
             assert first.run in status
 
+    async def test_a_part_that_runs_again_is_told_its_description_as_foreign_as_it_was(self, tmp_path: Path) -> None:
+        write_task(tmp_path, "line", LINE)
+        model = model_of(first='{"count": 3}', second="Done.")
+        async with tasks(tmp_path, model) as bench:
+            await bench.say(",task.run line about cats", sender=MEMBER, chat=GROUP)
+            await bench.say(f",task.rerun {bench.run.run} from=second", sender=OWNER, chat=GROUP)
+            entries = await bench.bot.entries(GROUP)
+            opened = [source_of(entry) for entry in entries if entry.name == "task/opened"]
+            shown = [source_of(entry) for entry in entries if entry.meta.get("part") == "description"]
+            assert opened == [Source.PEOPLE] * 2
+            assert shown == [Source.PEOPLE] * 3
+
     async def test_a_value_that_the_config_lacks_is_refused(self, tmp_path: Path) -> None:
         write_task(tmp_path, "line", LINE, config='tone = "calm"\n')
         async with tasks(tmp_path, model_of()) as bench:
@@ -503,6 +516,18 @@ class TestWriting:
             await bench.answer()
             assert (tmp_path / "tasks" / "hello" / "task.toml").read_text() == '[nodes.hello]\nprompt = "HELLO"\n'
 
+    async def test_what_was_confirmed_does_not_count_as_written_if_another_task_has_its_name_by_now(
+        self, tmp_path: Path
+    ) -> None:
+        model = ScriptedModel({"rules": [{"when": "Write the task", "steps": [says(self.FILES)]}]})
+        async with tasks(tmp_path, model) as bench:
+            await bench.say(",task.new hello Say hello.")
+            write_task(tmp_path, "hello", LINE)
+            assert "there is a task hello already" in (await bench.answer())[-1]
+            assert (tmp_path / "tasks" / "hello" / "task.toml").read_text() == LINE
+            (tmp_path / "tasks" / "hello" / "task.toml").write_text(json.loads(self.FILES)["files"]["task.toml"])
+            assert "there is a task" not in (await bench.say(",task.keep hello"))[-1]
+
     async def test_a_no_leaves_nothing(self, tmp_path: Path) -> None:
         model = ScriptedModel({"rules": [{"when": "Write the task", "steps": [says(self.FILES)]}]})
         async with tasks(tmp_path, model) as bench:
@@ -514,7 +539,7 @@ class TestWriting:
         async with tasks(tmp_path, model_of()) as bench:
             await bench.say(",task.new mine")
             (sent,) = await bench.say(",task.check mine")
-            assert "mine can run" in sent
+            assert sent == "mine can run: 2 steps, 1 rule."
 
 
 async def test_a_job_runs_a_task(tmp_path: Path) -> None:
