@@ -44,6 +44,7 @@ from bubbot.features.tasks.facts import (
     VerdictCounts,
 )
 from bubbot.features.tasks.graph import TaskGraph
+from bubbot.features.tasks.harness.feature_files import Harness
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.progress import ProgressMessages
 from bubbot.features.tasks.settings import TaskSettings
@@ -231,14 +232,12 @@ class TaskRuns:
             return work
         opened = TaskOpened.of(found[0])
         definition = TaskDefinition.of_text(opened.definition)
-        harness = await asyncio.to_thread(read_harness, definition.harness)
-        work = RunWork(
-            state, definition, opened.description, harness, Monitor(harness), found[0].id, source_of(found[0])
-        )
+        harness, monitor = await asyncio.to_thread(_read_rules, definition)
+        work = RunWork(state, definition, opened.description, harness, monitor, found[0].id, source_of(found[0]))
         if harness.rules:
             names = RunEventSeen.EVENTS
             query = TapeQuery(tape.name, IdRanges(((found[0].id, None),)), kinds=(Kind.EVENT,), names=names)
-            work.load_events((await tape.fetch([query]))[0])
+            await asyncio.to_thread(work.load_events, (await tape.fetch([query]))[0])
         work.state = self.state.runs.get(run, state)  # somebody may have ended it meanwhile
         self._works[run] = work
         for old in [each for each in self._works if each not in self._active][:-MAX_CACHED_WORKS]:
@@ -595,6 +594,11 @@ class TaskRuns:
 def read_run(name: str) -> str:
     """Return the name of a run as it is stored."""
     return "".join(name.upper().split())
+
+
+def _read_rules(definition: TaskDefinition) -> tuple[Harness, Monitor]:
+    harness = read_harness(definition.harness)
+    return harness, Monitor(harness)
 
 
 def list_waiting(state: RunState) -> Mapping[str, str]:

@@ -35,13 +35,16 @@ def find_dead_steps(
         Problems in the order of the rules.
     """
     known = {"node": nodes, "tool": tools, "gate": gates}
-    names = [
+    named: dict[tuple[str, str, str, str], HarnessRule] = {}  # the first rule of each scenario that names it
+    for rule in harness.rules:
+        for noun, name in _list_names(rule):
+            named.setdefault((rule.path, rule.scenario, noun, name), rule)
+    unknown = [
         HarnessProblem(rule.path, rule.line, _describe_unknown(rule, noun, name, known[noun]))
-        for rule in harness.rules
-        for noun, name in _list_names(rule)
+        for (_, _, noun, name), rule in named.items()
         if not _is_known(name, known[noun])
     ]
-    return sorted(dict.fromkeys([*names, *_find_contradictions(harness)]), key=lambda each: (each.path, each.line))
+    return sorted(dict.fromkeys([*unknown, *_find_contradictions(harness)]), key=lambda each: (each.path, each.line))
 
 
 def _list_names(rule: HarnessRule) -> Iterator[tuple[str, str]]:

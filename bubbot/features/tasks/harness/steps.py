@@ -49,6 +49,7 @@ from bubbot.features.tasks.harness.formula import (
     Since,
     Within,
 )
+from bubbot.json_schema import MAX_NUMBER_DIGITS
 
 StepKind: TypeAlias = Literal["scope", "start", "event", "state", "property", "limit", "total", "deadline"]
 Keyword: TypeAlias = Literal["Given", "When", "Then"]
@@ -173,9 +174,11 @@ def read_name(text: str) -> str:
 
 
 def read_scalar(text: str) -> Scalar:
-    """Read a text in quotes, a number, `true`, `false` or `null`."""
+    """Read a text in quotes, a number, `true`, `false` or `null`. Raise `ValueError`, a sentence, if it is too large."""
     if text[:1] in ('"', "'"):
         return read_name(text)
+    if len(text) > MAX_NUMBER_DIGITS:
+        raise ValueError(f"the number has more than {MAX_NUMBER_DIGITS} digits; write it as a text in quotes")
     value: Scalar = json.loads(text)
     return value
 

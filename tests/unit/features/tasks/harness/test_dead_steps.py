@@ -86,3 +86,9 @@ def test_rules_that_can_apply_are_no_problem(scenario: str) -> None:
 )
 def test_a_rule_that_can_never_apply_is_told_with_the_nearest_name(scenario: str, line: int, message: str) -> None:
     assert find(scenario) == [(line, message)]
+
+
+def test_what_all_rules_of_a_scenario_name_is_told_once() -> None:
+    harness = make_harness("Given the artifact of zzz exists; Then tool a is not called; And tool b is not called")
+    (problem,) = find_dead_steps(harness, nodes=["n"], tools=["a", "b"], gates=[])
+    assert (problem.line, "no node 'zzz'" in problem.message) == (4, True)

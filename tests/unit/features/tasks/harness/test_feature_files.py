@@ -330,6 +330,11 @@ def test_a_number_that_is_too_large_is_told_with_its_line(number: str) -> None:
     assert "may be 1000000 at most; write a smaller one" in problem
 
 
+def test_a_value_of_thousands_of_digits_is_told_with_its_line() -> None:
+    ((line, problem),) = list_problems(scenario("When tool a is called", f"Then its x equals {'9' * 5_000}"))
+    assert (line, "has more than 1000 digits; write it as a text in quotes" in problem) == (4, True)
+
+
 @pytest.mark.parametrize(
     ("pattern", "problem"),
     [("a{99999999999}", "the repetition number is too large"), ("(" * 3_000 + ")" * 3_000, "is nested too deep")],
