@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from bubbot.features.otel.people import PeopleRedactor, Person
 from bubbot.formatting import clean_json
 from bubbot.ports.model import ToolCall
 from bubbot.tape.entry import thaw
@@ -30,6 +31,7 @@ class Exposure:
         key: makes pseudonyms.
         agent: the name of the bot.
         tools: the names of the tools that exist: in any other name a model may have written something.
+        people: takes people out of the texts of a turn; None: what it knows of no turn.
     """
 
     content: str
@@ -37,6 +39,13 @@ class Exposure:
     key: bytes
     agent: str = "bubbot"
     tools: Collection[str] = ()
+    people: PeopleRedactor | None = None
+
+    def of_turn(self, session: str, people: Iterable[Person]) -> Exposure:
+        """Return the exposure of a turn, which knows who wrote in it. Only `redacted` needs that."""
+        if self.content != "redacted":
+            return self
+        return replace(self, people=PeopleRedactor(self.identify, session=session, people=people))
 
     @property
     def has_content(self) -> bool:
@@ -49,9 +58,14 @@ class Exposure:
 
     def text(self, text: str) -> str:
         """Return a text that somebody wrote, as it goes out. Called only if there is content."""
-        shown = self.label(text)
-        rest = len(shown) - MAX_TEXT_CHARS
-        return shown if rest <= 0 else f"{shown[:MAX_TEXT_CHARS]}… [{rest} more characters]"
+        return _cut(self._hide_people(self.label(text)))
+
+    def _hide_people(self, text: str) -> str:
+        return self._redactor(text) if self.content == "redacted" else text
+
+    @property
+    def _redactor(self) -> PeopleRedactor:
+        return self.people or PeopleRedactor(self.identify)
 
     def error(self, text: str) -> str:
         """Return an error as it goes out, empty without content: a provider may quote what it was sent."""
@@ -65,7 +79,9 @@ class Exposure:
 
     def tool(self, name: str) -> str:
         """Return the name of a tool."""
-        return self.label(name) if self.has_content or name in self.tools else UNKNOWN_TOOL
+        if name in self.tools:
+            return self.label(name)
+        return self.text(name) if self.has_content else UNKNOWN_TOOL
 
     def sub_agent(self, name: str) -> str:
         """Return the name of a sub-task, which a model may have chosen."""
@@ -105,11 +121,12 @@ class Exposure:
 
     def arguments(self, call: ToolCall) -> object:
         """Return the arguments of a call, as an object if they are one and not too long."""
-        shown = self.text(call.arguments)
+        shown = _cut(self.label(call.arguments))
         try:
-            return clean_json(json.loads(shown))
+            value = clean_json(json.loads(shown))
+            return self._redactor.redact_json(value) if self.content == "redacted" else value
         except (ValueError, RecursionError):
-            return shown
+            return self._hide_people(shown)
 
     def result_message(self, call: str, text: str) -> dict[str, Any]:
         """Build the message with the result of a call."""
@@ -126,3 +143,8 @@ class Exposure:
             note = {"type": "text", "content": f"[{first} older messages left out]"}
             texts = [json.dumps({"role": "system", "parts": [note]}), *texts[first:]]
         return self.label(f"[{', '.join(texts)}]")
+
+
+def _cut(text: str) -> str:
+    rest = len(text) - MAX_TEXT_CHARS
+    return text if rest <= 0 else f"{text[:MAX_TEXT_CHARS]}… [{rest} more characters]"

@@ -28,6 +28,7 @@ from bubbot.features.otel.names import (
     Name,
     split_model,
 )
+from bubbot.features.otel.people import find_people
 from bubbot.ports.agents import writer_of
 from bubbot.ports.model import ToolCall
 from bubbot.runtime.tool_list import unwrap_call
@@ -139,7 +140,9 @@ class TurnSpans:
         """
         self._entries = [entry for entry in entries if not entry.erased]
         self._cited = [entry for entry in cited if not entry.erased]
-        self._exposure = exposure
+        start = next((entry for entry in self._entries if entry.name == TURN_START), None)
+        session = str(start.data.get("session", "")) if start is not None else ""
+        self._exposure = exposure.of_turn(session, find_people(reversed([*self._cited, *self._entries])))
         self.turn = next((str(turn) for entry in self._entries if (turn := entry.meta.get("turn"))), "")
         self._trace = trace_id(self.turn)
         self._spans: list[SpanData] = []
