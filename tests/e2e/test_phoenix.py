@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -84,6 +86,14 @@ async def test_phoenix_shows_a_turn_with_its_steps_calls_and_messages(tmp_path: 
         above.append(by_id[above[-1]["parent_id"]])
     assert [span["name"] for span in above] == ["execute_tool agent_run", "step 2", "invoke_agent bubbot"]
     model = next(span for span in ours if span["span_kind"] == "LLM")["attributes"]
+    assert model["llm.input_messages.0.message.role"] == "system"
+    assert len(model["llm.input_messages.0.message.content"]) > 1_000
+    asked = "Remember: the flight to Lisbon leaves on Friday."
+    said = [value for key, value in model.items() if re.fullmatch(r"llm.input_messages.\d+.message.content", key)]
+    assert any(asked in text for text in said), "what was said in the turn before"
+    tools = [json.loads(value) for key, value in model.items() if re.fullmatch(r"llm.tools.\d+.tool.json_schema", key)]
+    assert "tape_search" in [tool["function"]["name"] for tool in tools]
+    assert all(tool["function"]["parameters"]["type"] == "object" for tool in tools)
     assert model["llm.token_count.prompt"] > 100
     assert model["llm.model_name"] == "scripted"
     failed = [span for span in spans if span["status_code"] == "ERROR"]

@@ -45,7 +45,7 @@ async def check_otel(home: HomeReader) -> list[Finding]:
         findings.append(Finding("otel.unencrypted", "warning", cause, edit_command(home.config)))
     said = {
         "off": "without anything that anybody wrote",
-        "redacted": "with messages and results, without secrets and names of people",
+        "redacted": "with messages, results and what models were shown, without secrets and names of people",
         "full": "with everything that was said, and who said it",
     }
     cause = f"Turns are sent as traces to {parts.netloc}, {said[settings.content]}."

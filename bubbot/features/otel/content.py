@@ -56,9 +56,13 @@ class Exposure:
         """Return a word of bubbot or of a provider, such as the name of a model, as it goes out."""
         return text if self.content == "full" else self.redact(text)
 
-    def text(self, text: str) -> str:
+    def text(self, text: str, limit: int = MAX_TEXT_CHARS) -> str:
         """Return a text that somebody wrote, as it goes out. Called only if there is content."""
-        return _cut(self._hide_people(self.label(text)))
+        return _cut(self._hide_people(self.label(text)), limit)
+
+    def value(self, value: object, *, numbers: bool = True) -> object:
+        """Return a value of JSON without people; its secrets go when it is encoded. `numbers`: those may be ids."""
+        return self._redactor.redact_json(value, numbers=numbers) if self.content == "redacted" else value
 
     def _hide_people(self, text: str) -> str:
         return self._redactor(text) if self.content == "redacted" else text
@@ -121,10 +125,9 @@ class Exposure:
 
     def arguments(self, call: ToolCall) -> object:
         """Return the arguments of a call, as an object if they are one and not too long."""
-        shown = _cut(self.label(call.arguments))
+        shown = _cut(self.label(call.arguments), MAX_TEXT_CHARS)
         try:
-            value = clean_json(json.loads(shown))
-            return self._redactor.redact_json(value) if self.content == "redacted" else value
+            return self.value(clean_json(json.loads(shown)))
         except (ValueError, RecursionError):
             return self._hide_people(shown)
 
@@ -135,16 +138,22 @@ class Exposure:
 
     def write_messages(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """Encode messages; the oldest of a list that is too long are left out, and a message says so."""
-        texts = [self.write_json(message) for message in messages]
-        size, first = 0, len(texts)
-        while first and (size := size + len(texts[first - 1])) <= MAX_LIST_CHARS:
-            first -= 1
-        if first:
-            note = {"type": "text", "content": f"[{first} older messages left out]"}
-            texts = [json.dumps({"role": "system", "parts": [note]}), *texts[first:]]
-        return self.label(f"[{', '.join(texts)}]")
+        return self.join_messages(map(self.write_json, reversed(messages)), len(messages))
+
+    def join_messages(self, newest_first: Iterable[str], count: int, limit: int = MAX_LIST_CHARS) -> str:
+        """Make a list of so many encoded messages, of which no more are read than the limit has room for."""
+        texts: list[str] = []
+        size = 0
+        for text in newest_first:
+            size += len(text)
+            if size > limit:
+                note = {"type": "text", "content": f"[{count - len(texts)} older messages left out]"}
+                texts.append(json.dumps({"role": "system", "parts": [note]}))
+                break
+            texts.append(text)
+        return self.label(f"[{', '.join(reversed(texts))}]")
 
 
-def _cut(text: str) -> str:
-    rest = len(text) - MAX_TEXT_CHARS
-    return text if rest <= 0 else f"{text[:MAX_TEXT_CHARS]}… [{rest} more characters]"
+def _cut(text: str, limit: int) -> str:
+    rest = len(text) - limit
+    return text if rest <= 0 else f"{text[:limit]}… [{rest} more characters]"

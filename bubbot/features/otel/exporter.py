@@ -20,11 +20,13 @@ from bubbot.errors import TapeCorrupt, TraceReceiverFailed
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.encoding import encode_turn, read_rejected
 from bubbot.features.otel.facts import TurnRefused, TurnsExported
+from bubbot.features.otel.requests import read_people, read_requests
 from bubbot.features.otel.sender import SpanSender
-from bubbot.features.otel.spans import TurnSpans
+from bubbot.features.otel.spans import NO_REQUESTS, SpanData, TurnSpans, find_session
 from bubbot.features.otel.state import ExportState
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.ports.store import OrdersEntries, PositionedEntry
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import Clock, TapeHandle
@@ -94,6 +96,7 @@ class TraceExporter:
         sender: SpanSender,
         exposure: Exposure,
         *,
+        strategies: ContextStrategies,
         state: ExportState,
         service: str,
         version: str,
@@ -110,6 +113,7 @@ class TraceExporter:
             tape: gets the facts of the export.
             sender: sends to the receiver.
             exposure: what the receiver may see.
+            strategies: rebuild what models were shown.
             state: the figures for reports.
             service: the name of the bot at the receiver.
             version: that of bubbot.
@@ -122,6 +126,7 @@ class TraceExporter:
         self._tape = tape
         self._sender = sender
         self._exposure = exposure
+        self._strategies = strategies
         self._state = state
         self._service = service
         self._version = version
@@ -196,7 +201,7 @@ class TraceExporter:
             queries = [TapeQuery(end.tape, IdRanges(((starts[0].id, end.entry.id),)))]
             queries += [TapeQuery(end.tape, IdRanges(cited))] if cited else []
             entries, *further = await tape.fetch(queries)
-            spans = TurnSpans(entries, self._exposure, further[0] if further else ()).build()
+            spans = await self._build_spans(tape, entries, further[0] if further else ())
             if not spans:
                 return None
             body = await asyncio.to_thread(encode_turn, spans, self._service, self._version)
@@ -208,6 +213,20 @@ class TraceExporter:
             )  # fmt: skip
             return None
         return ExportedTurn(str(end.entry.meta.get("turn", "")), len(spans), body)
+
+    async def _build_spans(
+        self, tape: TapeService, entries: Sequence[TapeEntry], cited: Sequence[TapeEntry]
+    ) -> list[SpanData]:
+        """Build the spans of a turn; with content those of models have the request, rebuilt from the tape."""
+        exposure, requests = self._exposure, NO_REQUESTS
+        if exposure.has_content:
+            try:
+                if exposure.content == "redacted":
+                    exposure = exposure.of_turn(find_session(entries), await read_people(tape, entries))
+                requests = await read_requests(tape, entries, self._strategies, exposure)
+            except TapeCorrupt:  # an older message is damaged, and this turn is not
+                requests = NO_REQUESTS
+        return TurnSpans(entries, exposure, cited, requests).build()
 
     async def _deliver(self, batch: _Batch, checkpoint: int) -> None:
         """Send the turns until they are taken, then write the checkpoint."""

@@ -162,6 +162,7 @@ class OtelFeature:
                 self._tape,
                 SpanSender(session, settings.url, settings.read_headers(), kernel.now),
                 exposure,
+                strategies=kernel.strategies,
                 state=self.state,
                 service=settings.service,
                 version=__version__,

@@ -28,7 +28,7 @@ _PHONE = (
     r"(?<![\w+])(?:(?:\+|00)[1-9](?:[ ()/.-]{0,2}[0-9]){6,14}|0[1-9][0-9]{1,3}[ /-][0-9]{4,8}"
     r"|\(?[2-9][0-9]{2}\)?[ .-][0-9]{3}[ .-][0-9]{4})(?![0-9A-Za-z])"
 )
-_SPEAKER = r"(?<=\(#)[\w-]+(?=\))"
+_SPEAKER = r"(?<=\(#)[\w-]+(?=\):)"
 _HANDLE = r"(?<![\w@/.])@[A-Za-z_][\w.]{2,31}"
 _NUMBER = r"(?<![0-9A-Za-z.,])-?[0-9]{7,20}(?![0-9A-Za-z]|[.,][0-9])"
 
@@ -69,8 +69,7 @@ class PeopleRedactor:
             session_name = rf"(?<![\w:]){re.escape(session)}(?![\w:-])|{session_name}"
         groups = {"session": session_name, "mail": _MAIL, "phone": _PHONE, "speaker": _SPEAKER, "handle": _HANDLE}
         if self._people:
-            known = sorted(self._people, key=len, reverse=True)
-            groups["known"] = "|".join(_pattern_of(form) for form in known)
+            groups["known"] = _pattern_of(self._people)
         groups["number"] = _NUMBER
         self._pattern = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in groups.items()))
 
@@ -78,15 +77,15 @@ class PeopleRedactor:
         """Return the text with pseudonyms and placeholders instead of them."""
         return self._pattern.sub(self._replace, text)
 
-    def redact_json(self, value: object) -> object:
-        """Return a value of JSON with each text and each number in it replaced as it would be in a text."""
+    def redact_json(self, value: object, *, numbers: bool = True) -> object:
+        """Return a value of JSON with each text in it replaced, and each number, too, unless those are no ids."""
         if isinstance(value, Mapping):
-            return {self(str(name)): self.redact_json(each) for name, each in value.items()}
+            return {self(str(name)): self.redact_json(each, numbers=numbers) for name, each in value.items()}
         if isinstance(value, list):
-            return [self.redact_json(each) for each in value]
+            return [self.redact_json(each, numbers=numbers) for each in value]
         if isinstance(value, str):
             return self(value)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if numbers and isinstance(value, int) and not isinstance(value, bool):
             shown = self(str(value))
             return value if shown == str(value) else shown
         return value
@@ -142,8 +141,17 @@ def _has_capitals(text: str) -> bool:
     return any(char.lower() != char.upper() for char in text)
 
 
-def _pattern_of(form: str) -> str:
-    """Return the pattern of a name or an id as a word; an id also beside letters."""
-    if form.lstrip("-").isdecimal():
-        return rf"(?<![0-9]){re.escape(form)}(?![0-9])"
-    return rf"(?<!\w){re.escape(form)}(?!\w)" if _has_capitals(form) else re.escape(form)
+def _pattern_of(forms: Iterable[str]) -> str:
+    """Return the pattern of names and ids as words; an id is found beside letters, and a name within a script without blanks."""
+    found: dict[str, list[str]] = {"": [], r"[0-9]": [], r"\w": []}
+    for form in sorted(forms, key=len, reverse=True):
+        kind = r"[0-9]" if form.lstrip("-").isdecimal() else r"\w" if _has_capitals(form) else ""
+        found[kind].append(form)
+    patterns = []
+    for beside, group in found.items():
+        if group:
+            first = "".join(re.escape(char) for char in sorted({form[0] for form in group}))
+            among = "|".join(map(re.escape, group))
+            # The first character is looked at before the forms: a text is long, and the forms are many.
+            patterns.append(rf"(?=[{first}])(?<!{beside})(?:{among})(?!{beside})" if beside else f"(?:{among})")
+    return "|".join(patterns)

@@ -58,7 +58,7 @@ class OtelSettings(SettingsSection):
     content: Literal["off", "redacted", "full"] = Field(
         default="off",
         description="`off`: names, times, tokens and costs, but nothing that anybody wrote; `redacted`: also messages, "
-        "arguments and results without the secrets of the bot, and with pseudonyms for chats and people, inside texts, too; "
+        "arguments, results and what models were shown, without the secrets of the bot, and with pseudonyms for chats and people, inside texts, too; "
         "`full`: all of it as it is.",
     )
     service: Annotated[str, Field(min_length=1, max_length=100)] = Field(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from bubbot.features.otel.names import (
     EXECUTE_TOOL,
     FINISH_REASONS,
     INVOKE_AGENT,
+    REQUEST_PARAMETERS,
     STEP_KIND,
     TOOL_KIND,
     Name,
@@ -33,10 +35,13 @@ from bubbot.ports.agents import writer_of
 from bubbot.ports.model import ToolCall
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls, read_results
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, thaw
 from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_START
 
 AttributeValue: TypeAlias = str | int | float | Sequence[str]
+ShownRequests: TypeAlias = Mapping[int, Sequence[Mapping[str, AttributeValue]]]
+"""What models were shown, as attributes of each attempt, by the entry of the step."""
+NO_REQUESTS: ShownRequests = MappingProxyType({})
 _TURN_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -130,19 +135,25 @@ class _Step:
 class TurnSpans:
     """Builds the spans of one turn."""
 
-    def __init__(self, entries: Sequence[TapeEntry], exposure: Exposure, cited: Sequence[TapeEntry] = ()) -> None:
+    def __init__(
+        self,
+        entries: Sequence[TapeEntry],
+        exposure: Exposure,
+        cited: Sequence[TapeEntry] = (),
+        requests: ShownRequests = NO_REQUESTS,
+    ) -> None:
         """Take the facts.
 
         Args:
             entries: those of the turn, from its start to its end.
             exposure: what the receiver may see.
             cited: messages of an interrupted attempt that the turn answers.
+            requests: what models were shown; of a step that it does not have, the messages of the turn are shown.
         """
+        self._requests = requests
         self._entries = [entry for entry in entries if not entry.erased]
         self._cited = [entry for entry in cited if not entry.erased]
-        start = next((entry for entry in self._entries if entry.name == TURN_START), None)
-        session = str(start.data.get("session", "")) if start is not None else ""
-        self._exposure = exposure.of_turn(session, find_people(reversed([*self._cited, *self._entries])))
+        self._exposure = exposure if exposure.people else exposure.of_turn(find_session(entries), find_people(entries))
         self.turn = next((str(turn) for entry in self._entries if (turn := entry.meta.get("turn"))), "")
         self._trace = trace_id(self.turn)
         self._spans: list[SpanData] = []
@@ -308,13 +319,32 @@ class TurnSpans:
         else:
             attributes[Name.ERROR] = str(attempt.get("kind") or status or "unknown")
             error = self._exposure.error(str(attempt.get("error", "")))
-        if exposure.has_content and not data.get("purpose"):
+        attributes |= self._write_parameters(data, attempt)
+        if place < len(requests := self._requests.get(step.entry.id, ())):
+            attributes |= requests[place]
+        elif exposure.has_content and not data.get("purpose"):
             attributes[Name.INPUT_MESSAGES] = exposure.write_messages(before)
         span, times = (
             span_id(self.turn, f"call {step.entry.id} {place}"),
             (start, start + _millis(attempt.get("elapsed_ms"))),
         )
         self._add(f"{CHAT} {model}", span, step.span, times, attributes, error=error, kind="client")
+
+    def _write_parameters(self, step: JsonObject, attempt: JsonObject) -> dict[str, AttributeValue]:
+        """Return the parameters of a call, as its model got them: without content only numbers that have a known name."""
+        fit = attempt.get("fit")
+        parameters = (fit if isinstance(fit, Mapping) else step).get("parameters")
+        if not isinstance(parameters, Mapping) or not parameters:
+            return {}
+        attributes: dict[str, AttributeValue] = {
+            REQUEST_PARAMETERS[name]: value
+            for name, value in parameters.items()
+            if name in REQUEST_PARAMETERS and isinstance(value, (int, float))
+        }
+        if self._exposure.has_content:
+            shown = self._exposure.value(thaw(parameters), numbers=False)
+            attributes[Name.PARAMETERS] = self._exposure.write_json(shown)
+        return attributes
 
     def _take_result(self, scope: _Scope, entry: TapeEntry, result: JsonObject) -> None:
         call_id = str(result.get("tool_call_id", ""))
@@ -465,6 +495,12 @@ class TurnSpans:
     ) -> None:
         start, end = times
         self._spans.append(SpanData(self._trace, span, parent, name, kind, start, end, attributes, error, links))
+
+
+def find_session(entries: Sequence[TapeEntry]) -> str:
+    """Return the session of a turn; empty if its start is not among the entries."""
+    start = next((entry for entry in entries if entry.name == TURN_START), None)
+    return str(start.data.get("session", "")) if start is not None else ""
 
 
 def _nest(spans: Sequence[SpanData]) -> list[SpanData]:

@@ -299,8 +299,8 @@ async def test_one_turn_that_the_receiver_refuses_holds_up_no_other(tmp_path: Pa
         async with traced(settings_for(tmp_path, endpoint=taken.url, content="full"), tmp_path) as bot:
             await say(bot, "0")
             await taken.until(lambda: taken.headers)
-            for text in ("1", "odd words", "3", "4"):
-                await say(bot, text)
+            for text in ("1", "odd words", "3", "4"):  # a model is shown what was said before in its chat
+                await say(bot, text, chat="odd" if text == "odd words" else "default")
             taken.gate.set()
             await taken.turns(4)
             await written(bot, "otel/exported", 2)

@@ -52,6 +52,7 @@ def test_what_tells_who_somebody_is_is_replaced(text: str, shown: str) -> None:
         "3.14159265 and 1,234,567",
         "mail at noon, Summersville, (#) and @",
         "telegram: hello",
+        "the anchor session/start (#6), 7 entries since",
         "192.168.178.20",
     ],
 )
