@@ -79,7 +79,11 @@ class Exposure:
         """Return the id of a chat or person: a pseudonym, the same each time, unless everything goes out."""
         if self.content == "full":
             return name
-        return hmac.digest(self.key, f"{what}:{name}".encode(), "sha256").hex()[:16]
+        return self.fingerprint(f"{what}:{name}")[:16]
+
+    def fingerprint(self, text: str) -> str:
+        """Return a hash of a text that only who has the key can make."""
+        return hmac.digest(self.key, text.encode(), "sha256").hex()[:32]
 
     def tool(self, name: str) -> str:
         """Return the name of a tool."""

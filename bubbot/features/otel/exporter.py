@@ -103,6 +103,7 @@ class TraceExporter:
         backoff: Backoff,
         now: Clock,
         woken: asyncio.Event,
+        advanced: asyncio.Event,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Build it without reading anything.
@@ -119,6 +120,7 @@ class TraceExporter:
             version: that of bubbot.
             backoff: the waits after failures.
             woken: is set if a turn was merged.
+            advanced: gets set once all spans up to a position were sent.
             sleep: waits for that many seconds.
         """
         self._entries = entries
@@ -133,6 +135,7 @@ class TraceExporter:
         self._backoff = backoff
         self._now = now
         self._woken = woken
+        self._advanced = advanced
         self._sleep = sleep
 
     async def run(self, position: int) -> None:
@@ -148,6 +151,8 @@ class TraceExporter:
                     await self._deliver(batch, checkpoint)
                     checkpoint = position
             await self._look(position)
+            self._state.position = position
+            self._advanced.set()
             if not self._state.behind:  # else the checkpoint just written, or what came meanwhile, is read first
                 with suppress(TimeoutError):
                     async with asyncio.timeout(QUIET_SECONDS):
@@ -158,7 +163,7 @@ class TraceExporter:
         """Yield the turns that ended after a position, in requests; the last may have none."""
         batch = _Batch(position=position)
         while True:
-            batch.position, page = await self._read_page(batch.position)
+            batch.position, page = await read_page(self._entries, batch.position)
             if not page:
                 break
             for positioned in page:
@@ -170,22 +175,6 @@ class TraceExporter:
                         batch = _Batch(position=batch.position)
         yield batch
 
-    async def _read_page(self, position: int) -> tuple[int, Sequence[PositionedEntry]]:
-        """Read the entries after a position; return them, and that position, or a later one if a damaged entry was passed.
-
-        The turn of such an entry is left out; it holds up no others.
-        """
-        limit = PAGE_ENTRIES
-        while True:
-            try:
-                return position, await self._entries.read_after(position, limit)
-            except TapeCorrupt as error:
-                if limit > 1:  # look for the entry
-                    limit //= 2
-                    continue
-                position += 1
-                log.warning("entry passed over by the traces: %s", error, extra={"action": "otel.damaged"})
-
     async def _read_turn(self, end: PositionedEntry) -> ExportedTurn | None:
         """Read the turn that ends here; None if there is nothing of it to send."""
         tape = self._open_tape(end.tape)
@@ -195,7 +184,7 @@ class TraceExporter:
         try:
             starts, imported = await tape.fetch([query, imports])
             # The end may have been recorded for a fork that no turn wrote; turns of a file are those of another bot.
-            if not starts or any(_is_of_import(end, fact) for fact in imported):
+            if not starts or any(is_imported(end, fact) for fact in imported):
                 return None
             cited = _cited_spans(starts[0])
             queries = [TapeQuery(end.tape, IdRanges(((starts[0].id, end.entry.id),)))]
@@ -307,7 +296,24 @@ class TraceExporter:
         self._state.behind = max(0, await self._entries.newest_position() - position)
 
 
-def _is_of_import(end: PositionedEntry, fact: TapeEntry) -> bool:
+async def read_page(entries: OrdersEntries, position: int) -> tuple[int, Sequence[PositionedEntry]]:
+    """Read the entries after a position; return them, and that position, or a later one if a damaged entry was passed.
+
+    The turn of such an entry is left out; it holds up no others.
+    """
+    limit = PAGE_ENTRIES
+    while True:
+        try:
+            return position, await entries.read_after(position, limit)
+        except TapeCorrupt as error:
+            if limit > 1:  # look for the entry
+                limit //= 2
+                continue
+            position += 1
+            log.warning("entry passed over by the traces: %s", error, extra={"action": "otel.damaged"})
+
+
+def is_imported(end: PositionedEntry, fact: TapeEntry) -> bool:
     """Return true if an entry came with this import: an imported tape begins with the entries of its file."""
     count = fact.data.get("entries")
     return fact.data.get("tape") == end.tape and isinstance(count, int) and end.entry.id <= count

@@ -85,6 +85,21 @@ def span_id(turn: str, part: str) -> bytes:
     return sha256(f"span {turn} {part}".encode()).digest()[:8]
 
 
+def agent_span(turn: str, fork: str = "") -> bytes:
+    """Return the span of a turn, or of the sub-task in a fork."""
+    return span_id(turn, f"agent {fork}")
+
+
+def step_span(turn: str, entry: int) -> bytes:
+    """Return the span of the step that an entry records."""
+    return span_id(turn, f"step {entry}")
+
+
+def command_span(turn: str, entry: int) -> bytes:
+    """Return the span of the command that an entry records."""
+    return span_id(turn, f"command {entry}")
+
+
 @dataclass(slots=True)
 class _Scope:
     """What an agent does: that of the turn, or of a sub-task in its fork.
@@ -183,7 +198,7 @@ class TurnSpans:
 
     def _scope(self, fork: str, entry: TapeEntry) -> _Scope:
         if fork not in self._scopes:
-            self._scopes[fork] = _Scope(fork, span_id(self.turn, f"agent {fork}"), entry)
+            self._scopes[fork] = _Scope(fork, agent_span(self.turn, fork), entry)
         return self._scopes[fork]
 
     def _take(self, entry: TapeEntry) -> None:
@@ -242,7 +257,7 @@ class TurnSpans:
         self._end_step(scope)
         end = _nanos(entry.date)
         start = end - _millis(data.get("elapsed_ms"))
-        step = scope.step = _Step(span_id(self.turn, f"step {entry.id}"), entry, start, end)
+        step = scope.step = _Step(step_span(self.turn, entry.id), entry, start, end)
         # What the model wrote stands before its step: it is output, and the messages before it are input.
         output, scope.output = scope.output, None
         before = scope.messages[:-1] if output is not None else scope.messages
@@ -407,7 +422,7 @@ class TurnSpans:
             attributes |= {Name.INPUT: exposure.text(str(data.get("raw", ""))), Name.OUTPUT: exposure.text(output)}
             attributes |= {Name.INPUT_TYPE: "text/plain", Name.OUTPUT_TYPE: "text/plain"}
         start = end - _millis(data.get("elapsed_ms"))
-        span = span_id(self.turn, f"command {entry.id}")
+        span = command_span(self.turn, entry.id)
         self._add(f"{EXECUTE_TOOL} {name}", span, scope.agent, (start, end), attributes, error=error)
         scope.cover(start, end)
 
@@ -461,7 +476,7 @@ class TurnSpans:
             attributes[Name.ERROR] = scope.error[0] if scope.error else status
             error = self._exposure.error(scope.error[1] if scope.error else "")
         again = str(data.get("again", ""))
-        links = ((trace_id(again), span_id(again, "agent ")),) if again else ()
+        links = ((trace_id(again), agent_span(again)),) if again else ()
         name = f"{INVOKE_AGENT} {agent}"
         self._add(name, scope.agent, None, (begin, end), attributes, error=error, links=links)
 

@@ -247,7 +247,14 @@ async def test_a_receiver_that_may_take_it_later_is_asked_again_and_no_turn_wait
     assert all(count == 1 for count in taken.ids.values())
     assert len(waits) == 3
     assert (waits == [7.0] * 3) == (status == 503)
-    assert metrics == {"spans_sent": 3, "spans_rejected": 0, "requests_failed": 3, "entries_behind": 0}
+    assert metrics == {
+        "spans_sent": 3,
+        "spans_rejected": 0,
+        "requests_failed": 3,
+        "entries_behind": 0,
+        "labels_sent": 0,
+        "labels_rejected": 0,
+    }
     assert lines == [f"to {taken.url.removeprefix('http://')}; spans sent: 3, entries waiting: 0"]
 
 
