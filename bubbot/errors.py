@@ -577,17 +577,20 @@ class FetchFailed(ChannelError):
 class TraceReceiverFailed(BubbotError):
     """The receiver of traces has not taken a request; the text says why.
 
-    `status`: of its answer, 0 without one. `retry_after`: seconds that it asks to wait, None if it does not.
+    `status`: of its answer, 0 without one. `retry_after`: seconds that it asks to wait, None if it does not. `answer`: the body of
+    its answer, which may quote what it was sent.
     """
 
     kind = "trace_receiver"
     status: int = 0
     retry_after: float | None = None
+    answer: bytes = b""
 
-    def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None, answer: bytes = b"") -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+        self.answer = answer
 
     @property
     def is_final(self) -> bool:

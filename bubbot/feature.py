@@ -19,6 +19,7 @@ from bubbot.ports.approvals import AskApproval, FindApproval
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
+from bubbot.ports.judgements import ReadLabels, read_no_labels
 from bubbot.ports.model import Model
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
@@ -95,6 +96,7 @@ class Kernel:
         ask: asks people a question with a card; None without approvals.
         find_answer: returns the answer to such a question.
         find_agent: returns an agent that may be called in a chat, by the session and its name; None if there is none.
+        read_labels: returns what people, models and code think of what stands on a tape, by its name.
     """
 
     home: Path
@@ -128,6 +130,7 @@ class Kernel:
     find_answer: FindApproval | None = None
     find_agent: FindAgent = find_no_agent
     open_blank: OpenBlank | None = None
+    read_labels: ReadLabels = read_no_labels
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 
-from bubbot.features.judge.labels import Label, LabelsView
+from bubbot.features.judge.labels import LabelsView
 from bubbot.features.judge.settings import JudgeSettings
 from bubbot.ports.channel import Quote, Reaction, Sender
+from bubbot.ports.judgements import Label
 from bubbot.tape.entry import TapeEntry, timestamp
 from tests.family import GROUP, MEMBER, NAMES, Family
 from tests.turns import says

@@ -42,17 +42,24 @@ async def traced(
     channel = {"write": lambda _: None}
     async with open_app(settings, Home(home), channel_settings=channel, wrappers=PortWrappers(tools=tools)) as bot:
         await bot.recover("stdin:default", deliver=False)
-        (feature,) = [feature for feature in bot.features.lasting if feature.name == "otel"]
-        tasks = [asyncio.ensure_future(work()) for work in feature.background.values()]
-        try:
-            if begun:
-                await until(lambda: facts(bot))
+        async with exporting(bot, begun=begun):
             yield bot
-        finally:
-            for task in tasks:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+
+
+@asynccontextmanager
+async def exporting(bot: Bot, *, begun: bool = True) -> AsyncIterator[None]:
+    """Run the export for the block, as a daemon runs it. `begun`: wait until it is on."""
+    (feature,) = [feature for feature in bot.features.lasting if feature.name == "otel"]
+    tasks = [asyncio.ensure_future(work()) for work in feature.background.values()]
+    try:
+        if begun:
+            await until(lambda: facts(bot))
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
 
 async def reload(bot: Bot, settings: Settings) -> None:

@@ -34,6 +34,8 @@ from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.judge.evals.facts import EVALS_TAPE
 from bubbot.features.judge.evals.feature import evals_feature
+from bubbot.features.judge.labels import LabelReader
+from bubbot.features.judge.settings import JudgeSettings
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.memories import MemorySources
 from bubbot.features.memory.settings import MemorySettings
@@ -155,7 +157,11 @@ class BotFeatures:
         Raises:
             ConfigError: a setting cannot be used.
         """
-        self._kernel = kernel = replace(kernel, list_tools=self.list_tools, strategies=strategies)
+        self._judging = settings.section(JudgeSettings)
+        labels = LabelReader(kernel.open_tape, lambda: self._judging)
+        self._kernel = kernel = replace(
+            kernel, list_tools=self.list_tools, strategies=strategies, read_labels=labels.read
+        )
         self.find_heads = kernel.find_heads
         self._home, self._store = home, store
         self._names = names
@@ -309,7 +315,7 @@ class BotFeatures:
             list_tools: returns all tools.
             channel_tapes: the inbox and outbox tapes.
         """
-        self._list_tools = list_tools
+        self._list_tools, self._judging = list_tools, settings.section(JudgeSettings)
         kernel = replace(self._kernel, recompose=recompose)
         self._lasting = {name: feature.renew() if feature.renew else feature for name, feature in self._lasting.items()}
         made: Mapping[str, Callable[[], Feature]] = {

@@ -5,16 +5,22 @@ They are derived facts: nothing that they judge changes, and no model is shown t
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from types import MappingProxyType
 from typing import ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
+from bubbot.tape.events import MessageReaction
 from bubbot.tape.fact import Fact, PersonalFields
 from bubbot.tape.references import PersonId, Spans
 
 AnnotatorKind: TypeAlias = Literal["human", "model", "code"]
 TargetKind: TypeAlias = Literal["entry", "turn", "slice", "branch"]
+
+
+REACTION = "reaction"
+"""The identifier of judgements that are reactions: they do not take the place of what their person wrote."""
 
 
 class JudgedTarget(Struct, frozen=True):
@@ -69,3 +75,35 @@ class Judgement(Fact):
         """The target, what is judged of it, and who judges."""
         entries = tuple(tuple(span) for span in self.target.entries)
         return self.target.kind, entries, self.name, self.annotator, self.identifier
+
+
+class Label(Struct, frozen=True):
+    """A judgement with its place on the tape.
+
+    Attributes:
+        entry: the entry of the fact.
+        date: when it was stored, ISO 8601 in UTC.
+        judgement: the fact; that of a reaction follows from the reaction.
+        superseded_by: the entry that took its place, or took it back; 0: it is in force.
+    """
+
+    entry: int
+    date: str
+    judgement: Judgement
+    superseded_by: int = 0
+
+    @property
+    def is_in_force(self) -> bool:
+        """True if no later one took its place."""
+        return not self.superseded_by
+
+
+LABEL_EVENTS = (*Judgement.EVENTS, *MessageReaction.EVENTS)
+"""The facts after which the labels of their tape may be others."""
+ReadLabels: TypeAlias = Callable[[str], Awaitable[Sequence[Label]]]
+"""Return the labels of a tape by its name, newest first: judgements, and reactions that count as some."""
+
+
+async def read_no_labels(_tape: str) -> Sequence[Label]:
+    """Return none: nothing judges here."""
+    return ()

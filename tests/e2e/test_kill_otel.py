@@ -193,3 +193,49 @@ async def test_a_turn_that_runs_again_is_a_trace_of_its_own_that_leads_to_the_fi
     calls = [span for span in taken.named("execute_tool") if span.trace == first.trace]
     assert [span["error.type"] for span in calls] == ["not_finished", "not_finished"]
     assert first.end <= second.start, "it lasted as long as what it did, not until it was found"
+
+
+async def _has_noted_labels(home: Path) -> bool:
+    return any(entry.name == "otel/annotated" for entry in await entries_of(home, "bubbot/otel"))
+
+
+AT_LABELS = "append-otel:before#2"
+"""Phoenix has taken the judgement of the turn whose spans it took before, and the tape does not say so."""
+
+
+async def test_a_judgement_is_sent_after_a_kill_and_one_sent_twice_is_the_same(tmp_path: Path) -> None:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server, receiver() as taken:
+        talk = TracedTalk(tmp_path / "home", [OnTelegram(server)])
+        talk.open(1)
+        await talk.switch_on(taken)
+        daemon = await talk.run()
+        talk.say(talk.people[0], "hello")
+        await talk.platforms[0].until(talk.complete, 120)
+        await taken.turns(1)
+        (answered,) = taken.roots
+        taken.annotation_gate.clear()
+        talk.say(talk.people[0], ",rate 4")
+        await taken.until(lambda: any(data for data, _ in taken.annotation_requests))
+        await daemon.kill()  # on its way to Phoenix, and not there
+        assert not taken.annotations
+        taken.annotation_requests.clear()
+        taken.annotation_gate.set()
+        daemon = await talk.run()
+        await taken.annotated(1)
+        async with asyncio.timeout(WAIT):
+            while not await _has_noted_labels(talk.home):  # noqa: ASYNC110 - elsewhere
+                await asyncio.sleep(0.05)
+        assert await daemon.end() == 0, daemon.errors
+
+        daemon = await talk.start(AT_LABELS)
+        talk.say(talk.people[0], ",rate 2")
+        assert await daemon.ended() == KILLED
+        assert len(taken.annotations) == 2
+        before = dict(taken.annotations)
+        taken.annotation_requests.clear()
+        daemon = await talk.run()
+        await taken.until(lambda: any(data for data, _ in taken.annotation_requests))
+        assert await daemon.end() == 0, daemon.errors
+    assert taken.annotations == before, "sent twice, it is the same"
+    assert {span for span, _, _ in taken.annotations} == {answered.id}
+    assert sorted(str(each["result"]["score"]) for each in taken.results) == ["2.0", "None"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from bubbot.features.otel import names
+from bubbot.features.otel.annotations import RESERVED_NAME
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.encoding import encode_turn
 from bubbot.features.otel.spans import TurnSpans
@@ -25,6 +28,7 @@ from tests.e2e.phoenix import (
 )
 from tests.traced import say, written
 
+SENT = ("name", "annotator_kind", "identifier", "result", "metadata")
 MISSING = "Phoenix is not installed: make phoenix"
 
 
@@ -84,12 +88,57 @@ async def test_phoenix_shows_a_turn_with_its_steps_calls_and_messages(tmp_path: 
         above.append(by_id[above[-1]["parent_id"]])
     assert [span["name"] for span in above] == ["execute_tool agent_run", "step 2", "invoke_agent bubbot"]
     model = next(span for span in ours if span["span_kind"] == "LLM")["attributes"]
+    assert model["llm.input_messages.0.message.role"] == "system"
+    assert len(model["llm.input_messages.0.message.content"]) > 1_000
+    asked = "Remember: the flight to Lisbon leaves on Friday."
+    said = [value for key, value in model.items() if re.fullmatch(r"llm.input_messages.\d+.message.content", key)]
+    assert any(asked in text for text in said), "what was said in the turn before"
+    tools = [json.loads(value) for key, value in model.items() if re.fullmatch(r"llm.tools.\d+.tool.json_schema", key)]
+    assert "tape_search" in [tool["function"]["name"] for tool in tools]
+    assert all(tool["function"]["parameters"]["type"] == "object" for tool in tools)
     assert model["llm.token_count.prompt"] > 100
     assert model["llm.model_name"] == "scripted"
     failed = [span for span in spans if span["status_code"] == "ERROR"]
     assert {span["span_kind"] for span in failed} == {"AGENT", "CHAIN", "LLM"}
     (session,) = sessions
     assert session["session_id"] == root["attributes"]["session.id"] != "stdin:default"
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("phoenix_missing")
+async def test_phoenix_shows_judgements_as_annotations_and_the_newest_counts(tmp_path: Path) -> None:
+    async with (
+        running_phoenix(tmp_path) as phoenix,
+        shown(tmp_path / "home", phoenix, content="redacted") as (bot, turn),
+    ):
+        spans = await phoenix.spans(10)
+        (root,) = [span for span in spans if span["context"]["trace_id"] == turn and not span["parent_id"]]
+        address = f"projects/default/span_annotations?span_ids={root['context']['span_id']}"
+        await say(bot, ",rate 2 Ann (81450002) has another hotel.")
+        await written(bot, "otel/annotated")
+        (first,) = await phoenix.get(address)
+        await say(bot, ",rate 5")
+        await written(bot, "otel/annotated", 2)
+        found = {each["identifier"]: each for each in await phoenix.get(address)}
+        # What is sent twice changes nothing; a name that Phoenix keeps for itself is refused there.
+        body = {"data": [{**{name: first[name] for name in SENT}, "span_id": root["context"]["span_id"]}]}
+        async with phoenix.session.post(f"{phoenix.url}/v1/span_annotations?sync=true", json=body) as answer:
+            assert answer.status == 200
+        assert len(await phoenix.get(address)) == 2
+        body["data"][0]["name"] = RESERVED_NAME
+        async with phoenix.session.post(f"{phoenix.url}/v1/span_annotations?sync=true", json=body) as answer:
+            assert answer.status == 400
+        body["data"][0] |= {"name": "quality", "span_id": "ab" * 8}
+        async with phoenix.session.post(f"{phoenix.url}/v1/span_annotations?sync=true", json=body) as answer:
+            assert (answer.status, b"ab" * 8 in await answer.read()) == (404, True)
+        async with phoenix.session.post(f"{phoenix.url}/v1/span_annotations?sync=true", json={"data": []}) as answer:
+            assert (answer.status, await answer.json()) == (200, {"data": []})
+    assert (first["name"], first["annotator_kind"], first["result"]["score"]) == ("quality", "HUMAN", 2.0)
+    assert "81450002" not in first["result"]["explanation"]
+    assert len(found) == 2
+    old, (new,) = found[first["identifier"]], [each for name, each in found.items() if name != first["identifier"]]
+    assert new["result"]["score"] == 5.0
+    assert (old["result"]["score"], old["metadata"]["superseded_by"]) == (None, new["identifier"])
 
 
 @pytest.mark.proof

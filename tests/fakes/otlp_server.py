@@ -57,6 +57,12 @@ class Receiver:
         refuses: answers 400 to a request whose bytes hold this.
         rejects: so many spans of the next request are said to be rejected.
         gate: requests wait until it is set, before anything of them is taken.
+        annotations: those that were taken, each as it came last: a Phoenix knows them by span, name and identifier.
+        annotation_requests: the lists that came, with the header `authorization`.
+        annotation_answers: the status and the body of the next answers to lists that are not empty.
+        hidden: spans that came and cannot be annotated yet.
+        annotation_gate: requests with annotations wait until it is set.
+        is_phoenix: false: it knows no annotations.
     """
 
     url: str = ""
@@ -67,6 +73,12 @@ class Receiver:
     refuses: bytes = b""
     rejects: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    annotations: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    annotation_requests: list[tuple[list[dict[str, Any]], str]] = field(default_factory=list)
+    annotation_answers: list[tuple[int, str]] = field(default_factory=list)
+    hidden: set[str] = field(default_factory=set)
+    annotation_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    is_phoenix: bool = True
     came: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def take(self, request: web.Request) -> web.Response:
@@ -90,6 +102,37 @@ class Receiver:
             return web.Response(body=answer.SerializeToString(), content_type="application/x-protobuf")
         finally:
             await self._tell()
+
+    async def annotate(self, request: web.Request) -> web.Response:
+        """Answer one list of annotations, as Phoenix does: all of it is stored, or nothing."""
+        if not self.is_phoenix:
+            raise web.HTTPNotFound
+        assert request.query["sync"] == "true"
+        data = (await request.json())["data"]
+        try:
+            self.annotation_requests.append((data, request.headers.get("authorization", "")))
+            await self._tell()
+            await self.annotation_gate.wait()
+            if data and self.annotation_answers:
+                status, body = self.annotation_answers.pop(0)
+                return web.Response(status=status, text=body)
+            missing = {each["span_id"] for each in data} - ({span.id for span in self.spans} - self.hidden)
+            if missing:
+                return web.Response(status=404, text=f"Spans with IDs {', '.join(sorted(missing))} do not exist.")
+            for each in data:
+                self.annotations[each["span_id"], each["name"], each["identifier"]] = each
+            return web.json_response({"data": [{"id": "x"} for _ in data]})
+        finally:
+            await self._tell()
+
+    async def annotated(self, count: int) -> None:
+        """Wait until so many annotations are there."""
+        await self.until(lambda: len(self.annotations) >= count)
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """The annotations that were taken, in order."""
+        return list(self.annotations.values())
 
     async def _tell(self) -> None:
         async with self.came:
@@ -171,6 +214,8 @@ async def receiver(*, port: int = 0, opened: bool = True) -> AsyncIterator[Recei
         made.gate.set()
     app = web.Application(client_max_size=100_000_000)
     app.router.add_post("/v1/traces", made.take)
+    app.router.add_post("/v1/span_annotations", made.annotate)
+    made.annotation_gate.set()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -181,4 +226,5 @@ async def receiver(*, port: int = 0, opened: bool = True) -> AsyncIterator[Recei
         yield made
     finally:
         made.gate.set()
+        made.annotation_gate.set()
         await runner.cleanup()

@@ -8,7 +8,7 @@ from math import isfinite
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused, ValueInvalid
 from bubbot.features.judge.decision import DecisionView
-from bubbot.features.judge.labels import Label, LabelsView, find_annotator, labels_of, offer_labels, read_answers
+from bubbot.features.judge.labels import LabelsView, find_annotator, labels_of, offer_labels, read_answers
 from bubbot.features.judge.results import (
     AnswerRated,
     DecisionShown,
@@ -24,7 +24,7 @@ from bubbot.features.judge.settings import JudgeSettings
 from bubbot.features.judge.targets import find_target, format_target
 from bubbot.formatting import clean
 from bubbot.ports.channel import Inbound, Role
-from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
+from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement, Label
 from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.ports.turn import Turn
 from bubbot.runtime.messages import find_sent

@@ -3,53 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from bubbot.features.judge.settings import JudgeSettings
 from bubbot.ports.channel import TERMINAL_CHANNEL
-from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
+from bubbot.ports.judgements import LABEL_EVENTS, REACTION, Annotator, JudgedTarget, Judgement, Label
 from bubbot.ports.outbox import OUTBOX_PREFIX, OutboxIntent, PartReceipt
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry, text_field
-from bubbot.tape.events import MessageReaction
+from bubbot.tape.events import TURN_START, MessageReaction
 from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
 from bubbot.tape.provenance import TERMINAL_SENDER
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
-REACTION = "reaction"
-"""The identifier of judgements that are reactions: they do not take the place of what their person wrote."""
 MAX_RECEIPTS_READ = 5_000
 """Newest receipts of an outbox among which the message of a reaction is looked for."""
 MAX_ANSWERS_READ = 2_000
 """Newest messages of a tape among which the answer that a reaction is to is looked for."""
 LabelSteps = Generator[tuple[TapeQuery, ...], QueryAnswers, "tuple[Label, ...]"]
-
-
-class Label(Struct, frozen=True):
-    """A judgement with its place on the tape.
-
-    Attributes:
-        entry: the entry of the fact.
-        date: when it was stored, ISO 8601 in UTC.
-        judgement: the fact; that of a reaction follows from the reaction.
-        superseded_by: the entry that took its place, or took it back; 0: it is in force.
-    """
-
-    entry: int
-    date: str
-    judgement: Judgement
-    superseded_by: int = 0
-
-    @property
-    def is_in_force(self) -> bool:
-        """True if no later one took its place."""
-        return not self.superseded_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +57,7 @@ class LabelsView:
     def steps(self, tape: str) -> LabelSteps:
         """Read the facts; if there are reactions, then which messages were sent, and the answers."""
         events = TapeQuery(tape, kinds=(Kind.EVENT,))
-        names = (*Judgement.EVENTS, *(MessageReaction.EVENTS if self.reactions else ()))
+        names = LABEL_EVENTS if self.reactions else Judgement.EVENTS
         (found,) = yield (_named(events, names),)
         written = [
             Label(entry.id, entry.date, fact)
@@ -146,6 +123,25 @@ class LabelsView:
         emoji = next((each for each in reversed(fact.emojis) if each in self.reactions), "")
         target = JudgedTarget("entry", ((answer, answer),))
         return Judgement(target, self.name, self.reactions.get(emoji), emoji, "", person, REACTION)
+
+
+class LabelReader:
+    """Reads the labels of any tape; `read` is a `ReadLabels`."""
+
+    def __init__(self, open_tape: Callable[[str], TapeHandle], find_settings: Callable[[], JudgeSettings]) -> None:
+        """`find_settings` returns the section in force."""
+        self._open_tape = open_tape
+        self._find_settings = find_settings
+
+    async def read(self, name: str) -> tuple[Label, ...]:
+        """Return the labels of a tape, newest first. Its newest turn tells of which chat it is."""
+        tape, settings = self._open_tape(name), self._find_settings()
+        ((*starts,),) = await tape.fetch(
+            [TapeQuery(name, kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1)]
+        )
+        channel = text_field(starts[0].data, "session").partition(":")[0] if starts else ""
+        outboxes = tape.shards_of(f"{OUTBOX_PREFIX}/{channel}") if channel else ()
+        return await tape.read(LabelsView(channel, outboxes, settings.name, settings.reactions))
 
 
 def is_answer(entry: TapeEntry) -> bool:

@@ -11,7 +11,6 @@ from msgspec import Struct
 from bubbot.errors import BubbotError, ValueInvalid
 from bubbot.features.judge.decision import Decision, DecisionView
 from bubbot.features.judge.labels import (
-    Label,
     LabelsView,
     find_annotator,
     labels_of,
@@ -22,6 +21,7 @@ from bubbot.features.judge.results import BEST, WORST, LabelRow
 from bubbot.features.judge.settings import JudgeSettings
 from bubbot.features.judge.targets import find_target, format_target
 from bubbot.panel import Panel, PanelForm, PanelQuery, PanelReader
+from bubbot.ports.judgements import Label
 from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.runtime.context.selectors import text_of
 from bubbot.tape.boundary import SharedTape

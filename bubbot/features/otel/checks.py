@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from itertools import takewhile
 from urllib.parse import urlsplit
@@ -32,23 +33,21 @@ async def check_otel(home: HomeReader) -> list[Finding]:
             "them; start the bot again."
         )
         return [Finding("otel.packages_missing", "warning", cause, format_install_command())]
-    parts, findings = urlsplit(settings.url), []
-    if (
-        parts.scheme == "http"
-        and not _is_near(parts.hostname or "")
-        and (settings.headers or settings.content != "off")
-    ):
-        cause = (
-            f"Traces go to {parts.netloc} without encryption, with the headers and the texts of [otel]: everybody in "
-            "between can read them. Use an address that begins with https, or a receiver on this machine."
-        )
-        findings.append(Finding("otel.unencrypted", "warning", cause, edit_command(home.config)))
+    findings = list[Finding]()
+    for url, headers in _addresses(settings):
+        parts = urlsplit(url)
+        if parts.scheme == "http" and not _is_near(parts.hostname or "") and (headers or settings.content != "off"):
+            cause = (
+                f"Traces go to {parts.netloc} without encryption, with the headers and the texts of [otel]: everybody in "
+                "between can read them. Use an address that begins with https, or a receiver on this machine."
+            )
+            findings.append(Finding("otel.unencrypted", "warning", cause, edit_command(home.config)))
     said = {
         "off": "without anything that anybody wrote",
-        "redacted": "with messages and results, without secrets and names of people",
+        "redacted": "with messages, results and what models were shown, without secrets and names of people",
         "full": "with everything that was said, and who said it",
     }
-    cause = f"Turns are sent as traces to {parts.netloc}, {said[settings.content]}."
+    cause = f"Turns are sent as traces to {urlsplit(settings.url).netloc}, {said[settings.content]}."
     return [*findings, Finding("otel.ok", "ok", cause)]
 
 
@@ -77,6 +76,15 @@ async def check_refusals(home: HomeReader) -> list[Finding]:
         "the first turn that it takes."
     )
     return [Finding("otel.refused", "warning", cause, edit_command(home.config))]
+
+
+def _addresses(settings: OtelSettings) -> list[tuple[str, Mapping[str, str]]]:
+    """Return the receivers, each with its headers: Phoenix is one of its own if it has another host or port."""
+    found: list[tuple[str, Mapping[str, str]]] = [(settings.url, settings.read_headers())]
+    url = settings.annotations_url
+    if url and urlsplit(url).netloc != urlsplit(settings.url).netloc:
+        found.append((url, settings.read_annotations_headers()))
+    return found
 
 
 def _is_near(host: str) -> bool:

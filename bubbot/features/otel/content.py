@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from bubbot.features.otel.people import PeopleRedactor, Person
 from bubbot.formatting import clean_json
 from bubbot.ports.model import ToolCall
 from bubbot.tape.entry import thaw
@@ -30,6 +31,7 @@ class Exposure:
         key: makes pseudonyms.
         agent: the name of the bot.
         tools: the names of the tools that exist: in any other name a model may have written something.
+        people: takes people out of the texts of a turn; None: what it knows of no turn.
     """
 
     content: str
@@ -37,6 +39,13 @@ class Exposure:
     key: bytes
     agent: str = "bubbot"
     tools: Collection[str] = ()
+    people: PeopleRedactor | None = None
+
+    def of_turn(self, session: str, people: Iterable[Person]) -> Exposure:
+        """Return the exposure of a turn, which knows who wrote in it. Only `redacted` needs that."""
+        if self.content != "redacted":
+            return self
+        return replace(self, people=PeopleRedactor(self.identify, session=session, people=people))
 
     @property
     def has_content(self) -> bool:
@@ -47,11 +56,20 @@ class Exposure:
         """Return a word of bubbot or of a provider, such as the name of a model, as it goes out."""
         return text if self.content == "full" else self.redact(text)
 
-    def text(self, text: str) -> str:
+    def text(self, text: str, limit: int = MAX_TEXT_CHARS) -> str:
         """Return a text that somebody wrote, as it goes out. Called only if there is content."""
-        shown = self.label(text)
-        rest = len(shown) - MAX_TEXT_CHARS
-        return shown if rest <= 0 else f"{shown[:MAX_TEXT_CHARS]}… [{rest} more characters]"
+        return _cut(self._hide_people(self.label(text)), limit)
+
+    def value(self, value: object, *, numbers: bool = True) -> object:
+        """Return a value of JSON without people; its secrets go when it is encoded. `numbers`: those may be ids."""
+        return self._redactor.redact_json(value, numbers=numbers) if self.content == "redacted" else value
+
+    def _hide_people(self, text: str) -> str:
+        return self._redactor(text) if self.content == "redacted" else text
+
+    @property
+    def _redactor(self) -> PeopleRedactor:
+        return self.people or PeopleRedactor(self.identify)
 
     def error(self, text: str) -> str:
         """Return an error as it goes out, empty without content: a provider may quote what it was sent."""
@@ -61,11 +79,17 @@ class Exposure:
         """Return the id of a chat or person: a pseudonym, the same each time, unless everything goes out."""
         if self.content == "full":
             return name
-        return hmac.digest(self.key, f"{what}:{name}".encode(), "sha256").hex()[:16]
+        return self.fingerprint(f"{what}:{name}")[:16]
+
+    def fingerprint(self, text: str) -> str:
+        """Return a hash of a text that only who has the key can make."""
+        return hmac.digest(self.key, text.encode(), "sha256").hex()[:32]
 
     def tool(self, name: str) -> str:
         """Return the name of a tool."""
-        return self.label(name) if self.has_content or name in self.tools else UNKNOWN_TOOL
+        if name in self.tools:
+            return self.label(name)
+        return self.text(name) if self.has_content else UNKNOWN_TOOL
 
     def sub_agent(self, name: str) -> str:
         """Return the name of a sub-task, which a model may have chosen."""
@@ -105,11 +129,11 @@ class Exposure:
 
     def arguments(self, call: ToolCall) -> object:
         """Return the arguments of a call, as an object if they are one and not too long."""
-        shown = self.text(call.arguments)
+        shown = _cut(self.label(call.arguments), MAX_TEXT_CHARS)
         try:
-            return clean_json(json.loads(shown))
+            return self.value(clean_json(json.loads(shown)))
         except (ValueError, RecursionError):
-            return shown
+            return self._hide_people(shown)
 
     def result_message(self, call: str, text: str) -> dict[str, Any]:
         """Build the message with the result of a call."""
@@ -118,11 +142,22 @@ class Exposure:
 
     def write_messages(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """Encode messages; the oldest of a list that is too long are left out, and a message says so."""
-        texts = [self.write_json(message) for message in messages]
-        size, first = 0, len(texts)
-        while first and (size := size + len(texts[first - 1])) <= MAX_LIST_CHARS:
-            first -= 1
-        if first:
-            note = {"type": "text", "content": f"[{first} older messages left out]"}
-            texts = [json.dumps({"role": "system", "parts": [note]}), *texts[first:]]
-        return self.label(f"[{', '.join(texts)}]")
+        return self.join_messages(map(self.write_json, reversed(messages)), len(messages))
+
+    def join_messages(self, newest_first: Iterable[str], count: int, limit: int = MAX_LIST_CHARS) -> str:
+        """Make a list of so many encoded messages, of which no more are read than the limit has room for."""
+        texts: list[str] = []
+        size = 0
+        for text in newest_first:
+            size += len(text)
+            if size > limit:
+                note = {"type": "text", "content": f"[{count - len(texts)} older messages left out]"}
+                texts.append(json.dumps({"role": "system", "parts": [note]}))
+                break
+            texts.append(text)
+        return self.label(f"[{', '.join(reversed(texts))}]")
+
+
+def _cut(text: str, limit: int) -> str:
+    rest = len(text) - limit
+    return text if rest <= 0 else f"{text[:limit]}… [{rest} more characters]"

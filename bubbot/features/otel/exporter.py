@@ -20,11 +20,13 @@ from bubbot.errors import TapeCorrupt, TraceReceiverFailed
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.encoding import encode_turn, read_rejected
 from bubbot.features.otel.facts import TurnRefused, TurnsExported
+from bubbot.features.otel.requests import read_people, read_requests
 from bubbot.features.otel.sender import SpanSender
-from bubbot.features.otel.spans import TurnSpans
+from bubbot.features.otel.spans import NO_REQUESTS, SpanData, TurnSpans, find_session
 from bubbot.features.otel.state import ExportState
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.ports.store import OrdersEntries, PositionedEntry
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import Clock, TapeHandle
@@ -94,12 +96,14 @@ class TraceExporter:
         sender: SpanSender,
         exposure: Exposure,
         *,
+        strategies: ContextStrategies,
         state: ExportState,
         service: str,
         version: str,
         backoff: Backoff,
         now: Clock,
         woken: asyncio.Event,
+        advanced: asyncio.Event,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Build it without reading anything.
@@ -110,11 +114,13 @@ class TraceExporter:
             tape: gets the facts of the export.
             sender: sends to the receiver.
             exposure: what the receiver may see.
+            strategies: rebuild what models were shown.
             state: the figures for reports.
             service: the name of the bot at the receiver.
             version: that of bubbot.
             backoff: the waits after failures.
             woken: is set if a turn was merged.
+            advanced: gets set once all spans up to a position were sent.
             sleep: waits for that many seconds.
         """
         self._entries = entries
@@ -122,12 +128,14 @@ class TraceExporter:
         self._tape = tape
         self._sender = sender
         self._exposure = exposure
+        self._strategies = strategies
         self._state = state
         self._service = service
         self._version = version
         self._backoff = backoff
         self._now = now
         self._woken = woken
+        self._advanced = advanced
         self._sleep = sleep
 
     async def run(self, position: int) -> None:
@@ -143,6 +151,8 @@ class TraceExporter:
                     await self._deliver(batch, checkpoint)
                     checkpoint = position
             await self._look(position)
+            self._state.position = position
+            self._advanced.set()
             if not self._state.behind:  # else the checkpoint just written, or what came meanwhile, is read first
                 with suppress(TimeoutError):
                     async with asyncio.timeout(QUIET_SECONDS):
@@ -153,7 +163,7 @@ class TraceExporter:
         """Yield the turns that ended after a position, in requests; the last may have none."""
         batch = _Batch(position=position)
         while True:
-            batch.position, page = await self._read_page(batch.position)
+            batch.position, page = await read_page(self._entries, batch.position)
             if not page:
                 break
             for positioned in page:
@@ -165,22 +175,6 @@ class TraceExporter:
                         batch = _Batch(position=batch.position)
         yield batch
 
-    async def _read_page(self, position: int) -> tuple[int, Sequence[PositionedEntry]]:
-        """Read the entries after a position; return them, and that position, or a later one if a damaged entry was passed.
-
-        The turn of such an entry is left out; it holds up no others.
-        """
-        limit = PAGE_ENTRIES
-        while True:
-            try:
-                return position, await self._entries.read_after(position, limit)
-            except TapeCorrupt as error:
-                if limit > 1:  # look for the entry
-                    limit //= 2
-                    continue
-                position += 1
-                log.warning("entry passed over by the traces: %s", error, extra={"action": "otel.damaged"})
-
     async def _read_turn(self, end: PositionedEntry) -> ExportedTurn | None:
         """Read the turn that ends here; None if there is nothing of it to send."""
         tape = self._open_tape(end.tape)
@@ -190,13 +184,13 @@ class TraceExporter:
         try:
             starts, imported = await tape.fetch([query, imports])
             # The end may have been recorded for a fork that no turn wrote; turns of a file are those of another bot.
-            if not starts or any(_is_of_import(end, fact) for fact in imported):
+            if not starts or any(is_imported(end, fact) for fact in imported):
                 return None
             cited = _cited_spans(starts[0])
             queries = [TapeQuery(end.tape, IdRanges(((starts[0].id, end.entry.id),)))]
             queries += [TapeQuery(end.tape, IdRanges(cited))] if cited else []
             entries, *further = await tape.fetch(queries)
-            spans = TurnSpans(entries, self._exposure, further[0] if further else ()).build()
+            spans = await self._build_spans(tape, entries, further[0] if further else ())
             if not spans:
                 return None
             body = await asyncio.to_thread(encode_turn, spans, self._service, self._version)
@@ -208,6 +202,20 @@ class TraceExporter:
             )  # fmt: skip
             return None
         return ExportedTurn(str(end.entry.meta.get("turn", "")), len(spans), body)
+
+    async def _build_spans(
+        self, tape: TapeService, entries: Sequence[TapeEntry], cited: Sequence[TapeEntry]
+    ) -> list[SpanData]:
+        """Build the spans of a turn; with content those of models have the request, rebuilt from the tape."""
+        exposure, requests = self._exposure, NO_REQUESTS
+        if exposure.has_content:
+            try:
+                if exposure.content == "redacted":
+                    exposure = exposure.of_turn(find_session(entries), await read_people(tape, entries))
+                requests = await read_requests(tape, entries, self._strategies, exposure)
+            except TapeCorrupt:  # an older message is damaged, and this turn is not
+                requests = NO_REQUESTS
+        return TurnSpans(entries, exposure, cited, requests).build()
 
     async def _deliver(self, batch: _Batch, checkpoint: int) -> None:
         """Send the turns until they are taken, then write the checkpoint."""
@@ -288,7 +296,24 @@ class TraceExporter:
         self._state.behind = max(0, await self._entries.newest_position() - position)
 
 
-def _is_of_import(end: PositionedEntry, fact: TapeEntry) -> bool:
+async def read_page(entries: OrdersEntries, position: int) -> tuple[int, Sequence[PositionedEntry]]:
+    """Read the entries after a position; return them, and that position, or a later one if a damaged entry was passed.
+
+    The turn of such an entry is left out; it holds up no others.
+    """
+    limit = PAGE_ENTRIES
+    while True:
+        try:
+            return position, await entries.read_after(position, limit)
+        except TapeCorrupt as error:
+            if limit > 1:  # look for the entry
+                limit //= 2
+                continue
+            position += 1
+            log.warning("entry passed over by the traces: %s", error, extra={"action": "otel.damaged"})
+
+
+def is_imported(end: PositionedEntry, fact: TapeEntry) -> bool:
     """Return true if an entry came with this import: an imported tape begins with the entries of its file."""
     count = fact.data.get("entries")
     return fact.data.get("tape") == end.tape and isinstance(count, int) and end.entry.id <= count

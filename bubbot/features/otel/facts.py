@@ -57,11 +57,26 @@ class TurnRefused(Fact, frozen=True):
     status: int
 
 
+class LabelsSent(Fact, frozen=True):
+    """Phoenix has taken the judgements up to a position.
+
+    Attributes:
+        position: over all tapes.
+        labels: how many it has taken.
+        rejected: how many it will never take, or that are about what has no span there.
+    """
+
+    EVENTS = ("otel/annotated",)
+    position: int
+    labels: int
+    rejected: int | UnsetType = UNSET
+
+
 class ExportEnded(Fact, frozen=True):
     """The export was switched off."""
 
     EVENTS = ("otel/ended",)
 
 
-FACTS: tuple[type[Fact], ...] = (ExportBegan, TurnsExported, TurnRefused, ExportEnded)
+FACTS: tuple[type[Fact], ...] = (ExportBegan, TurnsExported, TurnRefused, LabelsSent, ExportEnded)
 """The facts of this feature."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -12,14 +14,17 @@ from bubbot import __version__
 from bubbot.concurrency import Backoff
 from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
-from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, TurnsExported
-from bubbot.features.otel.settings import OtelSettings
+from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, LabelsSent, TurnsExported
+from bubbot.features.otel.settings import AUTO, OtelSettings
 from bubbot.features.otel.state import OTEL_METRICS, ExportState
 from bubbot.log import Redactor
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import Kind
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import TapeQuery
+
+if TYPE_CHECKING:
+    from bubbot.features.otel.content import Exposure
 
 MAX_RETRY_SECONDS = 300.0
 
@@ -43,7 +48,7 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
 
 
 class OtelFeature:
-    """Sends turns to a receiver while it is on.
+    """Sends turns and judgements to a receiver while it is on.
 
     Attributes:
         state: the figures for reports.
@@ -55,6 +60,7 @@ class OtelFeature:
         self._config = config
         self._tape = kernel.open_tape(OTEL_TAPE)
         self._woken = asyncio.Event()
+        self._advanced = asyncio.Event()
         self._changed = asyncio.Event()
         self.state = ExportState()
 
@@ -63,7 +69,7 @@ class OtelFeature:
         return Feature(
             name="otel",
             on_merged=(self._wake,) if self._config.settings.url else (),
-            background={"export of traces": self._run},
+            background={"export of traces": self._run, "export of judgements": self._run_labels},
             health=lambda context: self.state.report(context, self._config.settings.url),
             metrics=OTEL_METRICS,
             prepare=self._prepare,
@@ -80,21 +86,33 @@ class OtelFeature:
         def apply() -> None:
             if config != self._config:
                 self._config = config
+                self.state.position = 0  # judgements wait until the export of spans has begun again
                 self._changed.set()
 
         return apply
 
     async def _run(self) -> None:
         """Export while it is on; begin again with the new settings if these change."""
+        await self._keep_running(
+            lambda: self._export() if self._config.settings.url else self._record_end(), self.state.note_failure
+        )
+
+    async def _run_labels(self) -> None:
+        """Export judgements while that is on, behind the spans."""
+        await self._keep_running(self._export_labels, self.state.note_labels_failure)
+
+    async def _keep_running(
+        self, make_work: Callable[[], Coroutine[None, None, None]], note: Callable[[str, datetime], bool]
+    ) -> None:
         while True:
             self._changed.clear()
-            work = asyncio.create_task(self._export() if self._config.settings.url else self._record_end())
+            work = asyncio.create_task(make_work())
             change = asyncio.create_task(self._changed.wait())
             try:
                 await asyncio.wait((work, change), return_when=asyncio.FIRST_COMPLETED)
                 if work.done():
                     if (error := work.exception()) is not None:
-                        self.state.note_failure(type(error).__name__, self._kernel.now())
+                        note(type(error).__name__, self._kernel.now())
                         raise error  # the supervisor tries again
                     await change
             finally:
@@ -128,6 +146,14 @@ class OtelFeature:
             await self._tape.append([ExportBegan(position, self._kernel.new_id()).to_entry()])
         return position
 
+    async def _find_labels_position(self) -> tuple[int, str]:
+        """Return the position up to which judgements were sent, and when the export began."""
+        began = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=ExportBegan.EVENTS, newest=True, limit=1)
+        sent = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=LabelsSent.EVENTS, newest=True, limit=1)
+        ((first,), newest) = await self._tape.fetch([began, sent])
+        position = ExportBegan.of(first).position
+        return max([position, *(LabelsSent.of(entry).position for entry in newest)]), first.date
+
     async def _read_key(self) -> bytes:
         """Return the key of the pseudonyms: that of the first time, so that they stay the same."""
         query = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=ExportBegan.EVENTS, limit=1)
@@ -138,7 +164,6 @@ class OtelFeature:
         # Imported here: a bot that sends nothing loads nothing of this.
         from aiohttp import ClientSession, ClientTimeout
 
-        from bubbot.features.otel.content import Exposure
         from bubbot.features.otel.exporter import TraceExporter
         from bubbot.features.otel.sender import SpanSender
 
@@ -147,14 +172,7 @@ class OtelFeature:
             raise ConfigError("[otel] endpoint is set, but this store does not order its entries: no traces are sent.")
         _require_packages(config.settings)
         settings, position = config.settings, await self._begin()
-        redactor, key = Redactor(config.secrets), await self._read_key()
-        exposure = Exposure(
-            settings.content,
-            redactor,
-            key,
-            config.agent,
-            {name for tool in self._kernel.list_tools() for name in tool.names},
-        )
+        exposure = await self._make_exposure(config)
         async with ClientSession(timeout=ClientTimeout(settings.timeout)) as session:
             exporter = TraceExporter(
                 entries,
@@ -162,14 +180,58 @@ class OtelFeature:
                 self._tape,
                 SpanSender(session, settings.url, settings.read_headers(), kernel.now),
                 exposure,
+                strategies=kernel.strategies,
                 state=self.state,
                 service=settings.service,
                 version=__version__,
                 backoff=Backoff(random.random, max_seconds=MAX_RETRY_SECONDS),
                 now=kernel.now,
                 woken=self._woken,
+                advanced=self._advanced,
             )
             await exporter.run(position)
+
+    async def _export_labels(self) -> None:
+        from aiohttp import ClientSession, ClientTimeout
+
+        from bubbot.features.otel.label_exporter import LabelExporter
+        from bubbot.features.otel.sender import HttpSender
+
+        config, kernel, entries = self._config, self._kernel, self._kernel.ordered_entries
+        settings, state = config.settings, self.state
+        state.takes_labels = state.is_other = False
+        state.labels_error = ""
+        if not settings.annotations_url or entries is None:
+            return
+        while not state.position:  # nothing was sent yet since the start, and the key may not be there
+            self._advanced.clear()
+            await self._advanced.wait()
+        exposure, (position, began) = await self._make_exposure(config), await self._find_labels_position()
+        async with ClientSession(timeout=ClientTimeout(settings.timeout)) as session:
+            headers = settings.read_annotations_headers()
+            url = f"{settings.annotations_url}?sync=true"  # else Phoenix takes anything, and drops what has no span
+            exporter = LabelExporter(
+                entries,
+                kernel.open_tape,
+                self._tape,
+                HttpSender(session, url, headers, kernel.now, "[otel] annotations"),
+                exposure,
+                read_labels=kernel.read_labels,
+                state=state,
+                began=began,
+                is_explicit=settings.annotations != AUTO,
+                backoff=Backoff(random.random, max_seconds=MAX_RETRY_SECONDS),
+                now=kernel.now,
+                advanced=self._advanced,
+            )
+            await exporter.run(position)
+
+    async def _make_exposure(self, config: OtelConfig) -> Exposure:
+        from bubbot.features.otel.content import Exposure
+
+        tools = {name for tool in self._kernel.list_tools() for name in tool.names}
+        redactor, key = Redactor(config.secrets), await self._read_key()
+        return Exposure(config.settings.content, redactor, key, config.agent, tools)
 
 
 def _require_packages(settings: OtelSettings) -> None:

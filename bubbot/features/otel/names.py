@@ -31,6 +31,8 @@ class Name(StrEnum):
     INPUT_TOKENS = "gen_ai.usage.input_tokens"
     OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
     CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+    SYSTEM = "gen_ai.system_instructions"
+    TOOLS = "gen_ai.tool.definitions"
     INPUT_MESSAGES = "gen_ai.input.messages"
     OUTPUT_MESSAGES = "gen_ai.output.messages"
     TOOL = "gen_ai.tool.name"
@@ -48,6 +50,7 @@ class Name(StrEnum):
     OUTPUT = "output.value"
     OUTPUT_TYPE = "output.mime_type"
     COST = "llm.cost.total"
+    PARAMETERS = "llm.invocation_parameters"
     # Ours
     TURN = "bubbot.turn.id"
     STATUS = "bubbot.turn.status"
@@ -56,6 +59,7 @@ class Name(StrEnum):
     ENTRY = "bubbot.entry.id"
     STEP_STATUS = "bubbot.step.status"
     PURPOSE = "bubbot.step.purpose"
+    REQUEST_EXACT = "bubbot.request.is_exact"
 
 
 INVOKE_AGENT, CHAT, EXECUTE_TOOL = "invoke_agent", "chat", "execute_tool"
@@ -64,6 +68,14 @@ AGENT_KIND, STEP_KIND, TOOL_KIND = "AGENT", "CHAIN", "TOOL"
 """The kinds of OpenInference; a model span has none of its own, since its operation says it."""
 FINISH_REASONS: Mapping[str, str] = MappingProxyType({"tool_calls": "tool_call"})
 """Our words for why a model stopped, where they differ."""
+REQUEST_PARAMETERS: Mapping[str, str] = MappingProxyType(
+    {
+        name: f"gen_ai.request.{name}"
+        for name in ("temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty", "seed")
+    }
+    | {"max_completion_tokens": "gen_ai.request.max_tokens"}
+)
+"""The parameters of requests that have a name in the conventions; all are numbers."""
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {
         "azure": "azure.ai.openai",

@@ -1,4 +1,4 @@
-"""One request with spans to a receiver, over HTTP."""
+"""One request to a receiver, over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_RETRY_AFTER_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class SpanSender:
+class HttpSender:
     """Sends requests to one receiver.
 
     Attributes:
@@ -29,34 +29,45 @@ class SpanSender:
         url: of the receiver.
         headers: for the receiver.
         now: the clock, for a receiver that names a time.
+        setting: the setting with the address, for errors.
     """
 
     session: aiohttp.ClientSession
     url: str
     headers: Mapping[str, str]
     now: Clock
+    setting: str = "[otel] endpoint"
 
-    async def send(self, body: bytes) -> bytes:
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
         """Send one request and return the answer. Raise `TraceReceiverFailed` if it was not taken."""
         from aiohttp import ClientError
 
-        headers = {"content-type": "application/x-protobuf", "content-encoding": "gzip", **self.headers}
-        packed = await asyncio.to_thread(gzip.compress, body, 5)
         try:
             # Not redirected: the headers are for this receiver.
-            async with self.session.post(self.url, data=packed, headers=headers, allow_redirects=False) as response:
+            async with self.session.post(
+                self.url, data=body, headers={**headers, **self.headers}, allow_redirects=False
+            ) as response:
                 answer = await response.content.read(MAX_ANSWER_BYTES)
                 if response.status // 100 == 2 and response.content_type != "text/html":
                     return answer
                 if response.status // 100 == 2:  # of another service: it has taken nothing
-                    raise TraceReceiverFailed("a web page answers: [otel] endpoint names no receiver of OTLP")
+                    raise TraceReceiverFailed(f"a web page answers: {self.setting} names no such receiver")
                 wait = parse_retry_after(response.headers.get("retry-after", ""), self.now())
                 answered = f"it answers {response.status} {response.reason or ''}".strip()
-                raise TraceReceiverFailed(answered, status=response.status, retry_after=wait)
+                raise TraceReceiverFailed(answered, status=response.status, retry_after=wait, answer=answer)
         except TimeoutError:
             raise TraceReceiverFailed("it gave no answer in time") from None
         except (ClientError, OSError, ValueError) as error:
             raise TraceReceiverFailed(f"it cannot be reached ({type(error).__name__})") from error
+
+
+class SpanSender(HttpSender):
+    """Sends spans to a receiver of OTLP."""
+
+    async def send(self, body: bytes) -> bytes:
+        """Send one request and return the answer. Raise `TraceReceiverFailed` if it was not taken."""
+        packed = await asyncio.to_thread(gzip.compress, body, 5)
+        return await self.post(packed, {"content-type": "application/x-protobuf", "content-encoding": "gzip"})
 
 
 def parse_retry_after(text: str, now: datetime) -> float | None:

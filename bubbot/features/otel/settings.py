@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
-from bubbot.ports.settings import Number, SettingsSection, blank_to_none, setting_error, web_address
+from bubbot.ports.settings import Number, SettingsSection, blank_to_none, check_web_address, setting_error, web_address
 
 TRACES_PATH = "/v1/traces"
+ANNOTATIONS_PATH = "/v1/span_annotations"
+AUTO, OFF = "auto", "off"
 HEADER_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
@@ -29,6 +32,13 @@ def _check_endpoint(endpoint: str | None) -> str | None:
     if endpoint is not None and "@" in endpoint:
         raise setting_error("has a user or a password in it (the value is not shown): [otel] headers is for keys")
     return endpoint
+
+
+def _check_annotations(annotations: str) -> str:
+    if annotations in (AUTO, OFF):
+        return annotations
+    _check_endpoint(annotations)
+    return check_web_address(annotations, ("http", "https"))
 
 
 def _check_headers(headers: SecretStr | None) -> SecretStr | None:
@@ -58,8 +68,20 @@ class OtelSettings(SettingsSection):
     content: Literal["off", "redacted", "full"] = Field(
         default="off",
         description="`off`: names, times, tokens and costs, but nothing that anybody wrote; `redacted`: also messages, "
-        "arguments and results without the secrets of the bot, and with pseudonyms for chats and people; `full`: all of it "
-        "as it is.",
+        "arguments, results and what models were shown, without the secrets of the bot, and with pseudonyms for chats and people, inside texts, too; "
+        "`full`: all of it as it is.",
+    )
+    annotations: Annotated[str, AfterValidator(_check_annotations)] = Field(
+        default=AUTO,
+        description="Where judgements of answers go as annotations of spans: `auto`, to the receiver of spans if it is Phoenix; "
+        "`off`, nowhere; or the web address of Phoenix, if spans reach it by another way.",
+    )
+    annotations_headers: Annotated[SecretStr | None, AfterValidator(_check_headers), BeforeValidator(blank_to_none)] = (
+        Field(
+            default=None,
+            description="Headers for the address in annotations, as in headers. Not set: those of headers, if host and port are the "
+            "same; else none.",
+        )
     )
     service: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="bubbot", description="The name of this bot at the receiver, `service.name`."
@@ -74,13 +96,27 @@ class OtelSettings(SettingsSection):
         base = (self.endpoint or "").rstrip("/")
         return base if not base or base.endswith(TRACES_PATH) else base + TRACES_PATH
 
+    @property
+    def annotations_url(self) -> str:
+        """The address that judgements are sent to; empty if none are sent."""
+        if not self.url or self.annotations == OFF:
+            return ""
+        base = self.url.removesuffix(TRACES_PATH) if self.annotations == AUTO else self.annotations.rstrip("/")
+        return base if base.endswith(ANNOTATIONS_PATH) else base + ANNOTATIONS_PATH
+
     def read_headers(self) -> dict[str, str]:
         """Return the headers by name."""
         return parse_headers(self.headers.get_secret_value()) if self.headers else {}
 
+    def read_annotations_headers(self) -> dict[str, str]:
+        """Return the headers for judgements by name: a key for one host is sent to no other."""
+        if self.annotations_headers is not None:
+            return parse_headers(self.annotations_headers.get_secret_value())
+        return self.read_headers() if urlsplit(self.annotations_url)[:2] == urlsplit(self.url)[:2] else {}
+
     def derived_secrets(self) -> Iterator[str]:
         """Yield the value of each header, and its last word: the scheme before it is no secret."""
-        for value in self.read_headers().values():
+        for value in (*self.read_headers().values(), *self.read_annotations_headers().values()):
             yield value
             yield value.rpartition(" ")[2]
 

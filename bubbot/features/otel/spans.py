@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -23,19 +24,24 @@ from bubbot.features.otel.names import (
     EXECUTE_TOOL,
     FINISH_REASONS,
     INVOKE_AGENT,
+    REQUEST_PARAMETERS,
     STEP_KIND,
     TOOL_KIND,
     Name,
     split_model,
 )
+from bubbot.features.otel.people import find_people
 from bubbot.ports.agents import writer_of
 from bubbot.ports.model import ToolCall
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls, read_results
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, thaw
 from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_START
 
 AttributeValue: TypeAlias = str | int | float | Sequence[str]
+ShownRequests: TypeAlias = Mapping[int, Sequence[Mapping[str, AttributeValue]]]
+"""What models were shown, as attributes of each attempt, by the entry of the step."""
+NO_REQUESTS: ShownRequests = MappingProxyType({})
 _TURN_ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -77,6 +83,21 @@ def trace_id(turn: str) -> bytes:
 def span_id(turn: str, part: str) -> bytes:
     """Return the id of a span: always the same for the same fact."""
     return sha256(f"span {turn} {part}".encode()).digest()[:8]
+
+
+def agent_span(turn: str, fork: str = "") -> bytes:
+    """Return the span of a turn, or of the sub-task in a fork."""
+    return span_id(turn, f"agent {fork}")
+
+
+def step_span(turn: str, entry: int) -> bytes:
+    """Return the span of the step that an entry records."""
+    return span_id(turn, f"step {entry}")
+
+
+def command_span(turn: str, entry: int) -> bytes:
+    """Return the span of the command that an entry records."""
+    return span_id(turn, f"command {entry}")
 
 
 @dataclass(slots=True)
@@ -129,17 +150,25 @@ class _Step:
 class TurnSpans:
     """Builds the spans of one turn."""
 
-    def __init__(self, entries: Sequence[TapeEntry], exposure: Exposure, cited: Sequence[TapeEntry] = ()) -> None:
+    def __init__(
+        self,
+        entries: Sequence[TapeEntry],
+        exposure: Exposure,
+        cited: Sequence[TapeEntry] = (),
+        requests: ShownRequests = NO_REQUESTS,
+    ) -> None:
         """Take the facts.
 
         Args:
             entries: those of the turn, from its start to its end.
             exposure: what the receiver may see.
             cited: messages of an interrupted attempt that the turn answers.
+            requests: what models were shown; of a step that it does not have, the messages of the turn are shown.
         """
+        self._requests = requests
         self._entries = [entry for entry in entries if not entry.erased]
         self._cited = [entry for entry in cited if not entry.erased]
-        self._exposure = exposure
+        self._exposure = exposure if exposure.people else exposure.of_turn(find_session(entries), find_people(entries))
         self.turn = next((str(turn) for entry in self._entries if (turn := entry.meta.get("turn"))), "")
         self._trace = trace_id(self.turn)
         self._spans: list[SpanData] = []
@@ -169,7 +198,7 @@ class TurnSpans:
 
     def _scope(self, fork: str, entry: TapeEntry) -> _Scope:
         if fork not in self._scopes:
-            self._scopes[fork] = _Scope(fork, span_id(self.turn, f"agent {fork}"), entry)
+            self._scopes[fork] = _Scope(fork, agent_span(self.turn, fork), entry)
         return self._scopes[fork]
 
     def _take(self, entry: TapeEntry) -> None:
@@ -228,7 +257,7 @@ class TurnSpans:
         self._end_step(scope)
         end = _nanos(entry.date)
         start = end - _millis(data.get("elapsed_ms"))
-        step = scope.step = _Step(span_id(self.turn, f"step {entry.id}"), entry, start, end)
+        step = scope.step = _Step(step_span(self.turn, entry.id), entry, start, end)
         # What the model wrote stands before its step: it is output, and the messages before it are input.
         output, scope.output = scope.output, None
         before = scope.messages[:-1] if output is not None else scope.messages
@@ -305,13 +334,32 @@ class TurnSpans:
         else:
             attributes[Name.ERROR] = str(attempt.get("kind") or status or "unknown")
             error = self._exposure.error(str(attempt.get("error", "")))
-        if exposure.has_content and not data.get("purpose"):
+        attributes |= self._write_parameters(data, attempt)
+        if place < len(requests := self._requests.get(step.entry.id, ())):
+            attributes |= requests[place]
+        elif exposure.has_content and not data.get("purpose"):
             attributes[Name.INPUT_MESSAGES] = exposure.write_messages(before)
         span, times = (
             span_id(self.turn, f"call {step.entry.id} {place}"),
             (start, start + _millis(attempt.get("elapsed_ms"))),
         )
         self._add(f"{CHAT} {model}", span, step.span, times, attributes, error=error, kind="client")
+
+    def _write_parameters(self, step: JsonObject, attempt: JsonObject) -> dict[str, AttributeValue]:
+        """Return the parameters of a call, as its model got them: without content only numbers that have a known name."""
+        fit = attempt.get("fit")
+        parameters = (fit if isinstance(fit, Mapping) else step).get("parameters")
+        if not isinstance(parameters, Mapping) or not parameters:
+            return {}
+        attributes: dict[str, AttributeValue] = {
+            REQUEST_PARAMETERS[name]: value
+            for name, value in parameters.items()
+            if name in REQUEST_PARAMETERS and isinstance(value, (int, float))
+        }
+        if self._exposure.has_content:
+            shown = self._exposure.value(thaw(parameters), numbers=False)
+            attributes[Name.PARAMETERS] = self._exposure.write_json(shown)
+        return attributes
 
     def _take_result(self, scope: _Scope, entry: TapeEntry, result: JsonObject) -> None:
         call_id = str(result.get("tool_call_id", ""))
@@ -374,7 +422,7 @@ class TurnSpans:
             attributes |= {Name.INPUT: exposure.text(str(data.get("raw", ""))), Name.OUTPUT: exposure.text(output)}
             attributes |= {Name.INPUT_TYPE: "text/plain", Name.OUTPUT_TYPE: "text/plain"}
         start = end - _millis(data.get("elapsed_ms"))
-        span = span_id(self.turn, f"command {entry.id}")
+        span = command_span(self.turn, entry.id)
         self._add(f"{EXECUTE_TOOL} {name}", span, scope.agent, (start, end), attributes, error=error)
         scope.cover(start, end)
 
@@ -428,7 +476,7 @@ class TurnSpans:
             attributes[Name.ERROR] = scope.error[0] if scope.error else status
             error = self._exposure.error(scope.error[1] if scope.error else "")
         again = str(data.get("again", ""))
-        links = ((trace_id(again), span_id(again, "agent ")),) if again else ()
+        links = ((trace_id(again), agent_span(again)),) if again else ()
         name = f"{INVOKE_AGENT} {agent}"
         self._add(name, scope.agent, None, (begin, end), attributes, error=error, links=links)
 
@@ -462,6 +510,12 @@ class TurnSpans:
     ) -> None:
         start, end = times
         self._spans.append(SpanData(self._trace, span, parent, name, kind, start, end, attributes, error, links))
+
+
+def find_session(entries: Sequence[TapeEntry]) -> str:
+    """Return the session of a turn; empty if its start is not among the entries."""
+    start = next((entry for entry in entries if entry.name == TURN_START), None)
+    return str(start.data.get("session", "")) if start is not None else ""
 
 
 def _nest(spans: Sequence[SpanData]) -> list[SpanData]:

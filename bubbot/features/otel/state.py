@@ -15,6 +15,8 @@ OTEL_METRICS = (
     MetricSpec("bubbot_otel_spans_rejected", "Spans that it will never take.", "counter"),
     MetricSpec("bubbot_otel_requests_failed", "Requests to it that failed; their spans are sent again.", "counter"),
     MetricSpec("bubbot_otel_entries_behind", "Entries that wait to be looked at for spans."),
+    MetricSpec("bubbot_otel_labels_sent", "Judgements that Phoenix has taken.", "counter"),
+    MetricSpec("bubbot_otel_labels_rejected", "Judgements that it will never take.", "counter"),
 )
 
 
@@ -32,6 +34,14 @@ class ExportState(Struct):
         refused: turns that it refused one after the other; 0 since it took one.
         refusal: why it refused the newest of them.
         refused_since: when it refused the first.
+        position: up to which all spans were sent.
+        takes_labels: true once the receiver of judgements was found to be Phoenix.
+        is_other: true if it was found to be something else.
+        labels_sent: judgements that it has taken.
+        labels_rejected: those that it will never take.
+        labels_waiting: those whose span it does not have yet.
+        labels_error: why the last request with judgements failed; empty since one was taken.
+        labels_since: when they began to fail.
     """
 
     sent: int = 0
@@ -44,12 +54,27 @@ class ExportState(Struct):
     refused: int = 0
     refusal: str = ""
     refused_since: str = ""
+    position: int = 0
+    takes_labels: bool = False
+    is_other: bool = False
+    labels_sent: int = 0
+    labels_rejected: int = 0
+    labels_waiting: int = 0
+    labels_error: str = ""
+    labels_since: str = ""
 
     def note_failure(self, error: str, now: datetime) -> bool:
         """Note why nothing is taken; return true if it went well before."""
         is_first, self.error = not self.error, error
         if is_first:
             self.since = timestamp(now)
+        return is_first
+
+    def note_labels_failure(self, error: str, now: datetime) -> bool:
+        """Note why no judgement is taken; return true if it went well before."""
+        is_first, self.labels_error = not self.labels_error, error
+        if is_first:
+            self.labels_since = timestamp(now)
         return is_first
 
     def note_refusal(self, turns: int, reason: str, now: datetime) -> bool:
@@ -62,7 +87,7 @@ class ExportState(Struct):
 
     def report(self, context: HealthContext, url: str) -> FeatureHealth:
         """Report it; `url` is the receiver, empty if nothing is sent."""
-        values = (self.sent, self.rejected, self.failures, self.behind)
+        values = (self.sent, self.rejected, self.failures, self.behind, self.labels_sent, self.labels_rejected)
         samples = tuple(MetricSample(spec.name, value) for spec, value in zip(OTEL_METRICS, values, strict=True))
         if not url:
             return FeatureHealth(name="otel", samples=samples)
@@ -80,5 +105,13 @@ class ExportState(Struct):
         if self.refused:
             since = context.format_time(self.refused_since)
             lines.append(say("st_traces_refused", since=since, turns=self.refused, reason=self.refusal))
-        row = HealthRow(say("st_traces"), tuple(lines), is_trouble=bool(self.error or self.refused))
+        counts = {"labels": self.labels_sent, "waiting": self.labels_waiting, "missing": self.labels_rejected}
+        if any(counts.values()):
+            lines.append(say("st_traces_labels", **counts))
+        if self.labels_error:
+            since = context.format_time(self.labels_since)
+            lines.append(say("st_traces_labels_failing", since=since, reason=self.labels_error))
+        row = HealthRow(
+            say("st_traces"), tuple(lines), is_trouble=bool(self.error or self.refused or self.labels_error)
+        )
         return FeatureHealth(name="otel", rows=(row,), samples=samples)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.features.judge.labels import REACTION, LabelsView
+from bubbot.features.judge.labels import LabelsView
 from bubbot.features.judge.settings import JudgeSettings
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
+from bubbot.ports.judgements import REACTION, Annotator, JudgedTarget, Judgement
 from bubbot.tape.query import evaluate
 from tests.family import GROUP, MEMBER, OWNER, Family, family
 from tests.judging import ANSWER, answers_of, labels, react, sent, told

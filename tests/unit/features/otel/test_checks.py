@@ -51,6 +51,8 @@ def test_texts_or_keys_over_plain_http_to_another_machine(home: Home, tmp_path: 
     home.config.write_text('[otel]\nendpoint = "http://traces.example.com"\ncontent = "full"\n')
     assert found(check(home))["otel.unencrypted"].level == "warning"
     text = '[otel]\nendpoint = "https://traces.example.com"\ncontent = "full"\n'
+    home.config.write_text(f'{text}annotations = "http://phoenix.example.com"\n')
+    assert "phoenix.example.com" in found(check(home))["otel.unencrypted"].cause
     mend(lambda: check(home), "otel.unencrypted", tmp_path, text=text)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bubbot.features.otel.content import Exposure
+from bubbot.features.otel.people import PeopleRedactor
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.ports.model import ToolCall
 from bubbot.settings.loader import ModelSettings
@@ -42,7 +43,10 @@ SCRIPT = {
                 {
                     "text": "canaryanswer first",
                     "calls": [
-                        {"name": "memory_save", "arguments": {"content": f"canaryargument {SECRET}"}},
+                        {
+                            "name": "memory_save",
+                            "arguments": {"content": f"canaryargument {SECRET}", "of": int(PERSON)},
+                        },
                         {"name": "memory_recall", "arguments": {"query": "canaryargument"}},
                         {"name": "canarytool", "arguments": {"canaryargument": SECRET}},
                         {"name": "agent_run", "arguments": {"task": "canarytask", "name": "canarylabel"}},
@@ -68,6 +72,8 @@ FORMS = (
 )
 """A secret as it is, in JSON, in JSON within JSON, and in base64."""
 PEOPLE = (CHAT, PERSON, NAME, "Canaria")
+INSIDE = ("81450003", "@canaria_n", "canaria@example.org", "170 5550123", f"stdin:{CHAT}")
+"""Ids of people inside texts: of somebody else, and addresses. A script has the number of the sender as a number."""
 
 
 async def sent(home: Path, content: str) -> str:
@@ -80,7 +86,10 @@ async def sent(home: Path, content: str) -> str:
         settings = make_settings(settings.section(OtelSettings), model=model, server={"port": 0, "token": "t" * 16})
         async with traced(settings, home) as bot:
             await bot.recover(f"stdin:{CHAT}", deliver=False)
-            for text in (f"canaryask {SECRET} {TOKEN}", f"canaryerror {SECRET}"):
+            about = (
+                f"{NAME} ({PERSON}) of stdin:{CHAT} asks for 81450003, @canaria_n, canaria@example.org, +49 170 5550123"
+            )
+            for text in (f"canaryask {SECRET} {TOKEN} {about}", f"canaryerror {SECRET}"):
                 await say(bot, text, chat=CHAT, sender=PERSON, name=NAME, direct=False)
             await taken.turns(2)
             await written(bot, "otel/exported")
@@ -100,14 +109,16 @@ async def test_off_sends_nothing_that_anybody_wrote(tmp_path: Path) -> None:
 
 async def test_redacted_sends_words_without_secrets_and_without_names_of_people(tmp_path: Path) -> None:
     text = await sent(tmp_path, "redacted")
-    assert found(text, (*FORMS, *PEOPLE)) == []
+    assert found(text, (*FORMS, *PEOPLE, *INSIDE)) == []
     assert "[redacted]" in text
+    assert "asks for [person " in text
     assert set(found(text, WORDS)) == set(WORDS)
 
 
 async def test_full_sends_everything_as_it_is(tmp_path: Path) -> None:
     text = await sent(tmp_path, "full")
-    assert set(found(text, (*WORDS, CHAT, PERSON, TOKEN))) == {*WORDS, CHAT, PERSON, TOKEN}
+    everything = {*WORDS, *INSIDE, CHAT, PERSON, TOKEN}
+    assert set(found(text, tuple(everything))) == everything
     assert found(text, FORMS[1:4])
 
 
@@ -123,7 +134,7 @@ def _open_agents(self: Exposure, name: str) -> str:
     return name
 
 
-def _open_text(self: Exposure, text: str) -> str:
+def _open_text(self: object, text: str) -> str:
     return text
 
 
@@ -137,6 +148,7 @@ def _open_text(self: Exposure, text: str) -> str:
         ("off", Exposure, "identify", _open_names, CHAT),
         ("off", Exposure, "error", _open_text, "canarytool"),
         ("redacted", Exposure, "identify", _open_names, PERSON),
+        ("redacted", PeopleRedactor, "__call__", _open_text, "canaria@example.org"),
         ("redacted", Exposure, "label", _open_text, TOKEN),
     ],
 )

@@ -247,7 +247,14 @@ async def test_a_receiver_that_may_take_it_later_is_asked_again_and_no_turn_wait
     assert all(count == 1 for count in taken.ids.values())
     assert len(waits) == 3
     assert (waits == [7.0] * 3) == (status == 503)
-    assert metrics == {"spans_sent": 3, "spans_rejected": 0, "requests_failed": 3, "entries_behind": 0}
+    assert metrics == {
+        "spans_sent": 3,
+        "spans_rejected": 0,
+        "requests_failed": 3,
+        "entries_behind": 0,
+        "labels_sent": 0,
+        "labels_rejected": 0,
+    }
     assert lines == [f"to {taken.url.removeprefix('http://')}; spans sent: 3, entries waiting: 0"]
 
 
@@ -299,8 +306,8 @@ async def test_one_turn_that_the_receiver_refuses_holds_up_no_other(tmp_path: Pa
         async with traced(settings_for(tmp_path, endpoint=taken.url, content="full"), tmp_path) as bot:
             await say(bot, "0")
             await taken.until(lambda: taken.headers)
-            for text in ("1", "odd words", "3", "4"):
-                await say(bot, text)
+            for text in ("1", "odd words", "3", "4"):  # a model is shown what was said before in its chat
+                await say(bot, text, chat="odd" if text == "odd words" else "default")
             taken.gate.set()
             await taken.turns(4)
             await written(bot, "otel/exported", 2)

@@ -34,6 +34,8 @@ from tests.traced import message as inbound
 
 INTERNAL, CLIENT, ERROR = 1, 3, 2
 """Kinds and a status of OTLP."""
+BOOTSTRAP = '[Anchor created: session/start]: {"owner":"human"}'
+"""What a model is shown of the beginning of a tape."""
 
 
 def calls(*names: str, **arguments: Any) -> dict[str, Any]:
@@ -99,6 +101,12 @@ def parts(span: Span, name: str) -> list[tuple[str, Any]]:
     return found
 
 
+def stamp(span: Span) -> str:
+    """What stands before a message of a person in the request of a span: the minute in which it came."""
+    (asked,) = [text for role, text in parts(span, "gen_ai.input.messages") if role == "user"]
+    return str(asked)[: asked.index("] ") + 2]
+
+
 async def test_a_plain_turn_is_an_agent_with_a_step_and_a_model_call(tmp_path: Path) -> None:
     taken, root = await trace(tmp_path, "hello", content="full", service="my bot")
     assert (root.name, taken.tree(root)) == ("invoke_agent bubbot", ["step 1", ["chat scripted"]])
@@ -124,7 +132,7 @@ async def test_a_plain_turn_is_an_agent_with_a_step_and_a_model_call(tmp_path: P
     assert call["gen_ai.response.finish_reasons"] == ["stop"]
     assert call["gen_ai.usage.input_tokens"] > 100
     assert call["gen_ai.usage.output_tokens"] >= 1
-    assert parts(call, "gen_ai.input.messages") == [("user", "hello")]
+    assert [text.removeprefix(stamp(call)) for _, text in parts(call, "gen_ai.input.messages")] == [BOOTSTRAP, "hello"]
     assert parts(call, "gen_ai.output.messages") == [("assistant", "You said: hello")]
     assert {span.status for span in taken.spans} == {0}
 
@@ -155,7 +163,9 @@ async def test_tool_calls_stand_in_their_step_and_the_turn_has_the_whole_list(tm
     assert first["gen_ai.response.finish_reasons"] == ["tool_call"]
     assert parts(first, "gen_ai.output.messages") == [("assistant", "let me see"), ("assistant", ("tape_info", {}))]
     said = [("user", "use one tool"), *parts(first, "gen_ai.output.messages"), ("tool", call["output.value"])]
-    assert parts(second, "gen_ai.input.messages") == said
+    opening, (role, asked), *further = parts(second, "gen_ai.input.messages")
+    assert opening == ("assistant", BOOTSTRAP)
+    assert [(role, asked.removeprefix(stamp(second))), *further] == said
     assert parts(root, "gen_ai.input.messages") == said
     assert parts(root, "gen_ai.output.messages") == [("assistant", "it is short")]
     assert root["session.id"] != "stdin:default", "a pseudonym"
