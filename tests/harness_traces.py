@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from bubbot.features.tasks.harness.events import EventKind, RunEvent
+from bubbot.features.tasks.facts import EventKind
+from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.harness.feature_files import Harness, parse_harness
 from bubbot.features.tasks.harness.monitor import Monitor
 from bubbot.features.tasks.harness.steps import OWN_STEPS, Step

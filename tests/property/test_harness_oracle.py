@@ -14,7 +14,8 @@ import pytest
 from dogwood import native  # type: ignore[import-untyped]
 from msgspec import Struct
 
-from bubbot.features.tasks.harness.events import EventKind, FieldCheck, RunEvent
+from bubbot.features.tasks.facts import EventKind
+from bubbot.features.tasks.harness.events import FieldCheck, RunEvent
 from bubbot.features.tasks.harness.feature_files import HarnessRule
 from bubbot.features.tasks.harness.formula import (
     And,

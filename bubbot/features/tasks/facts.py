@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bubbot.features.tasks.harness.events import EventKind
 from bubbot.tape.fact import Fact, PersonalFields
 from bubbot.tape.references import PersonId, SessionId, Spans
 
@@ -16,6 +15,10 @@ TASKS_TAPE = "bubbot/tasks"
 Status: TypeAlias = Literal["queued", "running", "waiting", "blocked", "succeeded", "failed", "cancelled", "lost"]
 """The state of a run or of a node. `waiting`: for an answer or a moment. `blocked`: it goes on only if somebody resumes it.
 `lost`: what it rested on is gone."""
+EventKind: TypeAlias = Literal[
+    "call", "result", "artifact", "confirmed", "denied", "started", "ended", "anchor", "finished"
+]
+"""What the rules of a harness are about."""
 ENDED: frozenset[Status] = frozenset({"succeeded", "failed", "cancelled", "lost"})
 
 

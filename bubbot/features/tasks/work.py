@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from bubbot.features.tasks.definition import TaskDefinition
-from bubbot.features.tasks.facts import TASKS_TAPE, NodeChanged, RunChanged, RunEventSeen
-from bubbot.features.tasks.harness.events import EventKind, RunEvent
+from bubbot.features.tasks.facts import TASKS_TAPE, EventKind, NodeChanged, RunChanged, RunEventSeen
+from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.harness.feature_files import Harness
 from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
 from bubbot.features.tasks.state import NodeState, RunState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from bubbot.features.tasks.harness.events import EventKind
+from bubbot.features.tasks.facts import EventKind
 from bubbot.features.tasks.harness.feature_files import Harness, HarnessProblem, HarnessRule
 from bubbot.features.tasks.harness.formula import And, Atom, Constant, Count, Formula, Not, name_pattern, walk
 

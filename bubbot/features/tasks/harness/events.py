@@ -10,10 +10,8 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from bubbot.expressions import compile_search
+from bubbot.features.tasks.facts import EventKind
 
-EventKind: TypeAlias = Literal[
-    "call", "result", "artifact", "confirmed", "denied", "started", "ended", "anchor", "finished"
-]
 Comparison: TypeAlias = Literal["equals", "contains", "matches", "is one of", "is at least", "is at most"]
 Scalar: TypeAlias = str | int | float | bool | None
 

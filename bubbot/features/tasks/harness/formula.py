@@ -30,7 +30,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
 
-from bubbot.features.tasks.harness.events import EventKind, FieldCheck, RunEvent
+from bubbot.features.tasks.facts import EventKind
+from bubbot.features.tasks.harness.events import FieldCheck, RunEvent
 
 MAX_CITATIONS = 8
 """How many events a verdict cites at most: the newest."""

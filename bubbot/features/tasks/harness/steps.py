@@ -34,7 +34,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bubbot.features.tasks.harness.events import Comparison, EventKind, FieldCheck, RunEvent, Scalar
+from bubbot.features.tasks.facts import EventKind
+from bubbot.features.tasks.harness.events import Comparison, FieldCheck, RunEvent, Scalar
 from bubbot.features.tasks.harness.formula import (
     And,
     Atom,

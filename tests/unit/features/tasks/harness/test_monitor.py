@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.features.tasks.harness.events import EventKind, RunEvent
+from bubbot.features.tasks.facts import EventKind
+from bubbot.features.tasks.harness.events import RunEvent
 from bubbot.features.tasks.harness.feature_files import Harness, parse_harness
 from bubbot.features.tasks.harness.formula import EVENT_SECONDS
 from bubbot.features.tasks.harness.monitor import Monitor, RuleVerdict
