@@ -37,6 +37,8 @@ class ModelCall:
         streamed: the text of the answer that came so far.
         is_sent: true once a model was really called.
         cost: in US dollars, once the call is over; None if nobody knows its price.
+        span: the id of the step in traces, 16 hex digits, if a middleware gave it one: the step records it. A repeated call has
+            that of the first.
     """
 
     turn: Turn
@@ -47,6 +49,7 @@ class ModelCall:
     streamed: str = ""
     is_sent: bool = False
     cost: float | None = None
+    span: str = ""
 
 
 @dataclass(frozen=True, slots=True)

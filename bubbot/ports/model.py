@@ -7,7 +7,8 @@ objects are factories `(ModelOptions) -> Model`.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -16,6 +17,18 @@ from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_
 
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import JsonObject, canonical, thaw
+
+CallHeaders: TypeAlias = Callable[[str], Mapping[str, str]]
+"""Return headers for a call of a model over HTTP by the host that is called, such as a trace context."""
+CALL_HEADERS: ContextVar[CallHeaders | None] = ContextVar("call_headers", default=None)
+"""What the calls of models in this context carry besides their own headers. A model reads it with `read_call_headers`."""
+
+
+def read_call_headers(host: str) -> Mapping[str, str]:
+    """Return the further headers of a call to this host; empty if it is not known."""
+    find = CALL_HEADERS.get()
+    return find(host) if find is not None else {}
+
 
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 

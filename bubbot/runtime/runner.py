@@ -293,7 +293,7 @@ class ModelRunner:
         reserves and counts it like the first one. Store lessons that helped.
 
         Args:
-            facts: get `attempts` and, if any model was asked, `cost` in US dollars (None: unknown).
+            facts: get `attempts`, `span` if a middleware gave one and, if any model was asked, `cost` in US dollars (None: unknown).
             show_text: gets the visible text as it streams.
         """
         attempts = AttemptRecorder(call.model.name, self._elapsed)
@@ -322,13 +322,15 @@ class ModelRunner:
                     has_repeated = True
                     show_text("")
                 spent += call.cost or 0.0
-                call = ModelCall(call.turn, call.model, call.request, call.count_input)
+                call = ModelCall(call.turn, call.model, call.request, call.count_input, span=call.span)
                 attempts.begin_again(call.model.name)
         except BaseException:
             self._lessons.drop(lessons)
             raise
         finally:
             facts["attempts"] = attempts.as_json()
+            if call.span:
+                facts["span"] = call.span
             if call.is_sent or tried or has_repeated:
                 facts["cost"] = None if call.cost is None else call.cost + spent
         if lessons:

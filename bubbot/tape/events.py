@@ -127,6 +127,7 @@ class LoopStep(Fact, kw_only=True):
     status: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
     attempts: tuple[JsonObject, ...] | UnsetType = UNSET
+    span: str | UnsetType = UNSET
     cost: float | UnsetType | None = UNSET
     view: JsonObject | UnsetType = UNSET
     head: EntryId | UnsetType = UNSET

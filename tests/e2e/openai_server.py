@@ -72,11 +72,12 @@ def fails(status: int, message: str = "no", *, code: str | None = None, **header
 
 @dataclass
 class OpenaiServer:
-    """`requests` are the bodies it was sent, `keys` the authorization headers."""
+    """`requests` are the bodies it was sent, `keys` the authorization headers, `traces` the headers `traceparent`."""
 
     steps: Sequence[Step]
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    traces: list[str] = field(default_factory=list)
     address: str = ""
 
     def _step(self) -> Step:
@@ -89,6 +90,7 @@ class OpenaiServer:
             asked = await read_request(reader)
             self.requests.append(asked.body)
             self.keys.append(asked.headers.get("authorization", ""))
+            self.traces.append(asked.headers.get("traceparent", ""))
             step = self._step()
             if not step.drop:
                 await self._answer(step, writer)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.people import find_people
 from bubbot.features.otel.requests import MAX_MESSAGES_READ
-from bubbot.features.otel.spans import agent_span, command_span, step_span
+from bubbot.features.otel.spans import agent_span, command_span, find_step_span
 from bubbot.ports.judgements import REACTION, Annotator, AnnotatorKind, JudgedTarget, Label
 from bubbot.tape.entry import Kind, TapeEntry, canonical, text_field
 from bubbot.tape.events import STEP_EVENT, TURN_START
@@ -146,7 +146,7 @@ async def _find_part(tape: TapeService, entry: TapeEntry, turn: str) -> bytes:
     fork = text_field(entry.meta, "fork")
     is_written = entry.kind == Kind.TOOL_CALL or (entry.payload.get("role") == "assistant" and fork)
     if entry.name == STEP_EVENT:
-        return step_span(turn, entry.id)
+        return find_step_span(turn, entry)
     if entry.name == "command":
         return command_span(turn, entry.id)
     if is_written or entry.kind == Kind.TOOL_RESULT:
@@ -162,5 +162,5 @@ async def _find_part(tape: TapeService, entry: TapeEntry, turn: str) -> bytes:
         )
         for step in (await tape.fetch([steps]))[0]:
             if text_field(step.meta, "turn") == turn and text_field(step.meta, "fork") == fork:
-                return step_span(turn, step.id)
+                return find_step_span(turn, step)
     return agent_span(turn, fork)

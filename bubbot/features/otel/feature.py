@@ -18,6 +18,8 @@ from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, Labe
 from bubbot.features.otel.settings import AUTO, OtelSettings
 from bubbot.features.otel.state import OTEL_METRICS, ExportState
 from bubbot.log import Redactor
+from bubbot.middleware import CallNext, ModelCall
+from bubbot.ports.model import CALL_HEADERS, ModelReply
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import Kind
 from bubbot.tape.fork import MergeResult
@@ -69,12 +71,24 @@ class OtelFeature:
         return Feature(
             name="otel",
             on_merged=(self._wake,) if self._config.settings.url else (),
+            around_model=(self._trace_call,) if self._config.settings.names_spans else (),
             background={"export of traces": self._run, "export of judgements": self._run_labels},
             health=lambda context: self.state.report(context, self._config.settings.url),
             metrics=OTEL_METRICS,
             prepare=self._prepare,
             renew=self.feature,
         )
+
+    async def _trace_call(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        """Let servers of models know the span of the step that calls them."""
+        from bubbot.features.otel.propagation import make_call_headers
+
+        call.span = call.span or self._kernel.new_id()[:16]
+        token = CALL_HEADERS.set(make_call_headers(call.turn.root.id, call.span, self._config.settings.traceparent))
+        try:
+            return await call_next(call)
+        finally:
+            CALL_HEADERS.reset(token)
 
     async def _wake(self, _merged: MergeResult) -> None:
         self._woken.set()

@@ -83,6 +83,11 @@ class OtelSettings(SettingsSection):
             "same; else none.",
         )
     )
+    traceparent: Literal["off", "near", "all"] = Field(
+        default="off",
+        description="Which servers of models get the span of a call in the header `traceparent`, so that their own spans stand "
+        "below it: `off`, none; `near`, those on this machine and at private addresses; `all`, every provider.",
+    )
     service: Annotated[str, Field(min_length=1, max_length=100)] = Field(
         default="bubbot", description="The name of this bot at the receiver, `service.name`."
     )
@@ -103,6 +108,11 @@ class OtelSettings(SettingsSection):
             return ""
         base = self.url.removesuffix(TRACES_PATH) if self.annotations == AUTO else self.annotations.rstrip("/")
         return base if base.endswith(ANNOTATIONS_PATH) else base + ANNOTATIONS_PATH
+
+    @property
+    def names_spans(self) -> bool:
+        """True if servers of models are told of spans, and spans are sent."""
+        return bool(self.url) and self.traceparent != OFF
 
     def read_headers(self) -> dict[str, str]:
         """Return the headers by name."""

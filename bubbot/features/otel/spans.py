@@ -43,6 +43,7 @@ ShownRequests: TypeAlias = Mapping[int, Sequence[Mapping[str, AttributeValue]]]
 """What models were shown, as attributes of each attempt, by the entry of the step."""
 NO_REQUESTS: ShownRequests = MappingProxyType({})
 _TURN_ID = re.compile(r"[0-9a-f]{32}")
+_SPAN_ID = re.compile(r"[0-9a-f]{16}")
 
 
 class SpanData(Struct, frozen=True):
@@ -93,6 +94,14 @@ def agent_span(turn: str, fork: str = "") -> bytes:
 def step_span(turn: str, entry: int) -> bytes:
     """Return the span of the step that an entry records."""
     return span_id(turn, f"step {entry}")
+
+
+def find_step_span(turn: str, step: TapeEntry) -> bytes:
+    """Return the span of a step: the one that its server of models was told of, if there is one."""
+    told = step.data.get("span")
+    if isinstance(told, str) and _SPAN_ID.fullmatch(told) and told.strip("0"):
+        return bytes.fromhex(told)
+    return step_span(turn, step.id)
 
 
 def command_span(turn: str, entry: int) -> bytes:
@@ -257,7 +266,7 @@ class TurnSpans:
         self._end_step(scope)
         end = _nanos(entry.date)
         start = end - _millis(data.get("elapsed_ms"))
-        step = scope.step = _Step(step_span(self.turn, entry.id), entry, start, end)
+        step = scope.step = _Step(find_step_span(self.turn, entry), entry, start, end)
         # What the model wrote stands before its step: it is output, and the messages before it are input.
         output, scope.output = scope.output, None
         before = scope.messages[:-1] if output is not None else scope.messages

@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -31,7 +32,16 @@ from bubbot.models.openai.providers import find_server
 from bubbot.models.provider import CallLimits, ProviderModel, read_limits
 from bubbot.models.reply import FinishReader
 from bubbot.models.usage import UsageMeter
-from bubbot.ports.model import Model, ModelOptions, ModelReply, ModelRequest, TextDelta, Transcript, Usage
+from bubbot.ports.model import (
+    Model,
+    ModelOptions,
+    ModelReply,
+    ModelRequest,
+    TextDelta,
+    Transcript,
+    Usage,
+    read_call_headers,
+)
 from bubbot.runtime.context.tokens import estimate_tokens
 
 T = TypeVar("T")
@@ -133,6 +143,9 @@ class LitellmClient:
         parameters: dict[str, Any] = dict(request.parameters)
         if request.tools:
             parameters["tools"] = [tool.as_json() for tool in request.tools]
+        # Without a configured address nobody here knows which host litellm calls.
+        if headers := read_call_headers(urlsplit(self._endpoint.get("api_base", "")).hostname or ""):
+            parameters["extra_headers"] = {**headers, **parameters.get("extra_headers", {})}
         read_timeout = max(limits.first_token, limits.idle)
         call: Awaitable[Any] = litellm.acompletion(
             **parameters,

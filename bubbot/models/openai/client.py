@@ -37,7 +37,7 @@ from bubbot.models.openai.request import encode_request
 from bubbot.models.provider import CallLimits
 from bubbot.models.reply import FinishReader, make_usage
 from bubbot.models.usage import UsageMeter
-from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, Transcript, Usage
+from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, Transcript, Usage, read_call_headers
 from bubbot.runtime.context.tokens import estimate_tokens
 
 T = TypeVar("T")
@@ -91,6 +91,7 @@ class OpenaiClient:
             "accept-encoding": "identity",
         }
         self._chat_url = endpoint.url("/chat/completions")
+        self._host = urlsplit(self._chat_url).hostname or ""
         self._http = open_http(
             endpoint.address,
             variables,
@@ -108,7 +109,8 @@ class OpenaiClient:
         deadline = loop.time() + limits.first_token
         late = f"{name} sent nothing for {limits.first_token:g} seconds"
         silent = f"{name} fell silent for {limits.idle:g} seconds in the middle of its answer"
-        post = self._http.send("POST", self._chat_url, self._chat_headers, body)
+        headers = {**read_call_headers(self._host), **self._chat_headers}
+        post = self._http.send("POST", self._chat_url, headers, body)
         response = await self._await_step(limits.first_token, late, post)
         try:
             if not 200 <= response.status < 300:

@@ -14,7 +14,7 @@ from bubbot.app.bot import Bot
 from bubbot.concurrency import Backoff
 from bubbot.features.otel import label_exporter
 from bubbot.features.otel.settings import OtelSettings
-from bubbot.features.otel.spans import agent_span, step_span
+from bubbot.features.otel.spans import agent_span, find_step_span
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.health import HealthContext
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement, TargetKind
@@ -120,8 +120,11 @@ async def test_a_rating_is_an_annotation_of_the_span_of_its_turn(tmp_path: Path)
     assert len(sent["identifier"]) == 32
 
 
-async def test_targets_have_the_spans_of_their_step_their_turn_or_their_sub_task(tmp_path: Path) -> None:
-    async with phoenix(tmp_path) as (bot, taken):
+@pytest.mark.parametrize("traceparent", ["off", "near"])
+async def test_targets_have_the_spans_of_their_step_their_turn_or_their_sub_task(
+    tmp_path: Path, traceparent: str
+) -> None:
+    async with phoenix(tmp_path, traceparent=traceparent) as (bot, taken):
         turn = (await say(bot, "look here")).turn_id
         other = (await say(bot, "delegate it")).turn_id
         found = await entries(bot)
@@ -135,9 +138,9 @@ async def test_targets_have_the_spans_of_their_step_their_turn_or_their_sub_task
         bounds = mine[0].id, mine[-1].id
         expected = {}
         for name, stored, span in (
-            ("call", await judge(bot, call.id, name="call"), step_span(turn, step.id)),
-            ("result", await judge(bot, result.id, name="result"), step_span(turn, step.id)),
-            ("step", await judge(bot, step.id, name="step"), step_span(turn, step.id)),
+            ("call", await judge(bot, call.id, name="call"), find_step_span(turn, step)),
+            ("result", await judge(bot, result.id, name="result"), find_step_span(turn, step)),
+            ("step", await judge(bot, step.id, name="step"), find_step_span(turn, step)),
             ("asked", await judge(bot, asked.id, name="asked"), agent_span(turn)),
             ("turn", await judge(bot, *bounds, kind="turn", name="turn"), agent_span(turn)),
             ("slice", await judge(bot, mine[0].id, found[-1].id, kind="slice", name="slice"), agent_span(other)),
@@ -147,6 +150,7 @@ async def test_targets_have_the_spans_of_their_step_their_turn_or_their_sub_task
         await taken.annotated(len(expected))
     got = {each["name"]: (each["span_id"], each["metadata"]["entry"]) for each in taken.results}
     assert got == expected
+    assert ("span" in step.data) == (traceparent == "near")
     assert {span for span, _ in got.values()} <= {span.id for span in taken.spans}
     assert {each["annotator_kind"] for each in taken.results} == {"LLM"}
 
