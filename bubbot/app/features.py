@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from bubbot.app.budget import model_facts
 from bubbot.app.events import OWN_REFERENCES
@@ -208,6 +210,7 @@ class BotFeatures:
         if self.approvals is not None:
             kernel = replace(kernel, ask=self.approvals.ask, find_answer=self.approvals.service.find_answer)
         self._lasting: dict[str, Feature] = {}
+        self._eval_locks: MutableMapping[str, asyncio.Lock] = WeakValueDictionary()
         self._factories = {factory.name: factory for factory in factories}
         self._sections: dict[str, SettingsSection | None] = {}
         self.problems = FeatureProblems(kernel.now)
@@ -345,7 +348,13 @@ class BotFeatures:
             "search": lambda: search_feature(find_visits, kernel.find_heads),
             "agents": lambda: self._build_agents(settings, models),
             "replay": lambda: replay_feature(kernel, self.consents),
-            "judge.evals": lambda: evals_feature(kernel, self.consents),
+            "judge.evals": lambda: evals_feature(
+                kernel,
+                self.consents,
+                compose=compose,
+                list_memories=self.memory.list_views if self.memory else tuple,
+                locks=self._eval_locks,
+            ),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
         }

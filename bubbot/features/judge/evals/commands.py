@@ -13,12 +13,11 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandError, CommandRefused
 from bubbot.features.judge.evals.compare import EvalComparison, compare
-from bubbot.features.judge.evals.facts import CASE, EVALS_TAPE, EvalEnded, ended_key
+from bubbot.features.judge.evals.facts import CASE, EVALS_TAPE, EvalEnded, Fetch, ended_key
 from bubbot.features.judge.evals.library import EvalLibrary
 from bubbot.features.judge.evals.report import (
     EvalReport,
     EvalRow,
-    Fetch,
     KnownEvaluation,
     WrittenReport,
     find_evaluation,
@@ -122,7 +121,7 @@ class EvalCommands:
         if not caller.has_power:
             raise CommandRefused("eval_only_owner")
         assert self._runner is not None
-        ended = await self._runner.run(caller.turn, spec, args.model.strip())
+        ended = await self._runner.run(caller.turn, spec)
         return await read_report(self._fetch, await find_evaluation(self._fetch, ended.id))
 
     @command(

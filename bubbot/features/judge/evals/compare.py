@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec import Struct
 
 from bubbot.errors import ValueInvalid
+from bubbot.features.judge.evals.facts import Fetch
 from bubbot.features.judge.evals.report import (
     EvalReport,
     EvalResult,
-    Fetch,
     SetupSummary,
     describe_failure,
     find_evaluation,

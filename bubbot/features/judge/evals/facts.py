@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fact import Fact
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.references import BlobDigest, SessionId, TapeSpans
 
 EVALS_TAPE = "bubbot/evals"
@@ -16,6 +18,7 @@ Outcome: TypeAlias = Literal["complete", "budget", "denied"]
 """How an evaluation ended. `budget`: its tokens were used up. `denied`: a budget of the bot, or a rate, stopped it; to run it
 again goes on with it."""
 MAX_QUESTION_CHARS = 500
+Fetch: TypeAlias = Callable[[Sequence[TapeQuery]], Awaitable[Sequence[Sequence[TapeEntry]]]]
 
 
 class EvalStarted(Fact, frozen=True):
@@ -25,11 +28,11 @@ class EvalStarted(Fact, frozen=True):
         id: its id.
         name: of its file.
         title: what people read.
-        spec: what is evaluated, as JSON.
+        spec: what is evaluated, as JSON, with what its setups rest on.
         version: the version of bubbot.
         setups: their names.
         planned: results that it needs; cases that are left out count.
-        model: the model that was asked for; empty for those of the setups.
+        request: the message that asked for it.
     """
 
     EVENTS = ("eval/started",)
@@ -40,7 +43,7 @@ class EvalStarted(Fact, frozen=True):
     version: str
     setups: tuple[str, ...]
     planned: int
-    model: str = ""
+    request: str = ""
 
 
 class JudgeScore(Struct, frozen=True):
@@ -186,3 +189,18 @@ def case_key(evaluation: str, setup: str, case: str, repeat: int) -> str:
 def ended_key(turn: str) -> str:
     """Return the key of the end of an evaluation in a turn."""
     return f"eval-ended:{turn}"
+
+
+async def read_results(fetch: Fetch, evaluation: str, first: int) -> list[tuple[TapeEntry, EvalCaseEnded | None]]:
+    """Read the results of an evaluation in the order of the tape, each with its entry; erased ones have no fact.
+
+    Args:
+        first: the entry of its beginning.
+    """
+    part, prefix = IdRanges(((first, None),)), f"{started_key(evaluation)}:"
+    found = (await fetch([TapeQuery(EVALS_TAPE, part, kinds=(Kind.EVENT,))]))[0]
+    return [
+        (entry, None if entry.erased else EvalCaseEnded.try_of(entry))
+        for entry in found
+        if (entry.key or "").startswith(prefix) and (entry.erased or entry.name == CASE)
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -17,10 +17,11 @@ from bubbot.features.judge.evals.facts import (
     EvalCaseEnded,
     EvalEnded,
     EvalStarted,
+    Fetch,
     JudgeScore,
     Outcome,
+    read_results,
 )
-from bubbot.features.judge.evals.runner import read_results
 from bubbot.formatting import did_you_mean
 from bubbot.shell_command import IsoTime
 from bubbot.tape.entry import Kind, TapeEntry
@@ -30,7 +31,6 @@ from bubbot.texts import Texts
 if TYPE_CHECKING:
     from bubbot.command import Caller
 
-Fetch: TypeAlias = Callable[[Sequence[TapeQuery]], Awaitable[Sequence[Sequence[TapeEntry]]]]
 State: TypeAlias = Outcome | Literal["running"]
 STATE_SENTENCES = {
     "running": "eval_state_running",

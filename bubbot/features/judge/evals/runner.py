@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from msgspec.structs import replace
+
 from bubbot import __version__, plugins
+from bubbot.concurrency import task_group
 from bubbot.errors import (
     BubbotError,
     ConfigError,
@@ -21,12 +26,12 @@ from bubbot.errors import (
     LeaseLost,
     ModelCallDenied,
     ModelError,
+    ModelUnavailable,
     StoreError,
     ToolFailed,
 )
 from bubbot.feature import Kernel
 from bubbot.features.judge.evals.facts import (
-    CASE,
     ENDED,
     EVALS_TAPE,
     MAX_QUESTION_CHARS,
@@ -38,10 +43,11 @@ from bubbot.features.judge.evals.facts import (
     Outcome,
     case_key,
     ended_key,
+    read_results,
     started_key,
 )
 from bubbot.features.judge.evals.judging import judge_answer
-from bubbot.features.judge.evals.spec import EvalJudge, EvalSetup, EvalSpec, SpecInvalid
+from bubbot.features.judge.evals.spec import EvalCase, EvalJudge, EvalSetup, EvalSpec, SpecInvalid
 from bubbot.features.judge.evals.talks import (
     PURPOSE,
     CaseGone,
@@ -55,11 +61,15 @@ from bubbot.features.judge.judges.judging import JudgedCall, JudgedRun, find_cit
 from bubbot.features.judge.judges.rubric import Ask
 from bubbot.formatting import clean, did_you_mean, show_value
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
+from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.agents import NO_MEMORY, Agent
+from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ToolCall
 from bubbot.ports.people import Account, AsksConsent
 from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.effects import runs_again
 from bubbot.runtime.rerun import RecordedResults
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps
@@ -67,6 +77,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import IdRanges, Span, TapeQuery, cut_spans, union
+from bubbot.tape.withheld import reading_for_model
 from bubbot.tool import EffectKind, ToolOutput
 
 log = logging.getLogger(__name__)
@@ -164,76 +175,151 @@ class CaseAttempt:
 class EvalRunner:
     """Runs evaluations of a bot."""
 
-    def __init__(self, kernel: Kernel, consents: AsksConsent, elapsed: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        consents: AsksConsent,
+        *,
+        compose: Callable[[Turn], Awaitable[ComposedRequest]],
+        list_memories: Callable[[], Sequence[str]],
+        locks: MutableMapping[str, asyncio.Lock],
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Build it.
 
         Args:
             kernel: opens talks that are thrown away.
             consents: knows who allows that models are compared with their words.
+            compose: builds the next request of a turn.
+            list_memories: returns the names of the memory views.
+            locks: of the evaluations that run, by what is evaluated; they outlast a reload.
             elapsed: a monotonic clock in seconds.
         """
         self._kernel = kernel
         self._consents = consents
+        self._compose = compose
+        self._list_memories = list_memories
+        self._locks = locks
         self._elapsed = elapsed
         self._tape = kernel.open_tape(EVALS_TAPE)
 
-    async def run(self, turn: Turn, spec: EvalSpec, model: str = "") -> EvalEnded:
-        """Run what an evaluation lacks. One of the same digest that was cut off or denied goes on.
+    async def run(self, turn: Turn, spec: EvalSpec) -> EvalEnded:
+        """Run what an evaluation lacks. One of the same digest that was cut off or denied goes on; who asks for one that runs
+        waits for its end.
 
         Every result is durable as soon as it is complete.
 
         Raises:
-            SpecInvalid: a strategy is unknown.
+            SpecInvalid: a model, a strategy, a memory view or a script cannot be used.
             EntryNotFound: a chat is unknown.
         """
-        self._check(spec)
-        planned = await plan_cases(self._kernel, spec.cases)
-        evaluation = await self._begin(turn, spec, planned, model)
-        if isinstance(evaluation, EvalEnded):
-            return evaluation
+        spec = replace(spec, basis=await self._describe_setups(turn, spec))
         scripts = _load_scripts(spec, self._kernel)
-        jobs = self._list_jobs(evaluation, await self._choose_allowed(turn, evaluation, planned))
-        await _run_together([self._work(turn, evaluation, jobs, scripts) for _ in range(spec.parallel)])
-        ended = EvalEnded(
-            evaluation.id,
-            turn.id,
-            turn.inbounds[0].inbound.external_id,
-            evaluation.outcome,
-            evaluation.problem,
-            tuple(evaluation.left_out),
-            tuple(dict.fromkeys(evaluation.gone)),
-        )
+        planned = await plan_cases(self._kernel, spec.cases)
+        lock = self._locks.setdefault(spec.digest, asyncio.Lock())
+        async with lock:
+            evaluation = await self._begin(turn, spec, planned)
+            if isinstance(evaluation, EvalEnded):
+                return evaluation
+            jobs = self._list_jobs(evaluation, await self._choose_allowed(turn, evaluation, planned))
+            async with task_group() as group:
+                for _ in range(spec.parallel):
+                    group.create_task(self._work(turn, evaluation, jobs, scripts))
+            return await self._end(
+                turn,
+                EvalEnded(
+                    evaluation.id,
+                    "",
+                    "",
+                    evaluation.outcome,
+                    evaluation.problem,
+                    tuple(evaluation.left_out),
+                    tuple(dict.fromkeys(evaluation.gone)),
+                ),
+            )
+
+    async def _end(self, turn: Turn, ended: EvalEnded) -> EvalEnded:
+        """Store the end of an evaluation as that of this turn."""
+        ended = replace(ended, turn=turn.id, request=turn.inbounds[0].inbound.external_id)
         await self._tape.append([ended.to_entry(key=ended_key(turn.id))])
         return ended
 
-    def _check(self, spec: EvalSpec) -> None:
-        problems = [
-            f"setups.{name}.strategy: there is no context strategy {show_value(setup.strategy)}"
-            + did_you_mean(setup.strategy, self._kernel.strategies.selectors, before="; ")
-            for name, setup in spec.setups.items()
-            if setup.strategy and not self._kernel.strategies.has(setup.strategy)
-        ]
+    async def _describe_setups(self, turn: Turn, spec: EvalSpec) -> dict[str, Mapping[str, str]]:
+        """Return what each setup rests on: its model, its strategy, and a digest of its prompt, tools and parameters.
+
+        Raises:
+            SpecInvalid: something that a setup or a judge names is unknown.
+        """
+        memories, strategies = (NO_MEMORY, *self._list_memories()), self._kernel.strategies
+        problems, basis = list[str](), dict[str, Mapping[str, str]]()
+        for name, setup in spec.setups.items():
+            path = f"setups.{name}"
+            if setup.strategy and not strategies.has(setup.strategy):
+                hint = did_you_mean(setup.strategy, strategies.selectors, before="; ")
+                problems.append(f"{path}.strategy: there is no context strategy {show_value(setup.strategy)}{hint}")
+            if setup.memory and setup.memory not in memories:
+                there = f"; there are: {', '.join(memories)}"
+                hint = did_you_mean(setup.memory, memories, otherwise=there, before="; ")
+                problems.append(f"{path}.memory: there is no memory view {show_value(setup.memory)}{hint}")
+            try:
+                basis[name] = await self._describe_setup(turn, setup)
+            except ModelError as error:
+                problems.append(f"{path}.model: {error}")
+        for place, judge in enumerate(spec.judges):
+            if model := judge.settings.get("model"):
+                try:
+                    await self._describe_setup(turn, EvalSetup(model=str(model)))
+                except ModelError as error:
+                    problems.append(f"judges[{place}].model: {error}")
         if problems:
             raise SpecInvalid(problems)
+        return basis
 
-    async def _begin(
-        self, turn: Turn, spec: EvalSpec, planned: Sequence[PlannedCase], model: str
-    ) -> Evaluation | EvalEnded:
-        """Begin an evaluation, or go on with one; return its end if this very message has it already."""
-        request = turn.inbounds[0].inbound.external_id
+    async def _describe_setup(self, turn: Turn, setup: EvalSetup) -> Mapping[str, str]:
+        """Build a request as a setup would, on a day and with a message that are always the same. Raise `ModelError`."""
+        made = PlannedCase("", EvalCase(message="-"))
+        talk = await open_talk(turn, self._kernel, made, replace(setup, memory=NO_MEMORY), ())
+        talk.turn.now = lambda: datetime(2000, 1, 1, tzinfo=UTC)
+        try:
+            with reading_for_model():
+                composed = await self._compose(talk.turn)
+        finally:
+            await talk.discard()
+        if isinstance(composed.model, UnconfiguredModel):
+            raise ModelUnavailable(str(composed.model.traits.notice))
+        digest = dataclasses.replace(composed.request, messages=(), texts=()).digest()
+        return {"model": composed.model.name, "strategy": str(composed.view["selector"]), "request": digest}
+
+    async def _begin(self, turn: Turn, spec: EvalSpec, planned: Sequence[PlannedCase]) -> Evaluation | EvalEnded:
+        """Begin an evaluation, or go on with one; return its end if it ended since the message of the turn came.
+
+        Raises:
+            SpecInvalid: an earlier attempt of this very message ran another evaluation.
+        """
+        inbound = turn.inbounds[0].inbound
+        inbox = self._kernel.open_tape(f"{INBOX_PREFIX}{inbound.channel}").shard(inbound.session)
+        came = (await inbox.entry(turn.inbounds[0].id)).date
         names = (STARTED, ENDED)
         facts = (await self._tape.fetch([TapeQuery(EVALS_TAPE, kinds=(Kind.EVENT,), names=names)]))[0]
-        ends = {fact.id: fact for entry in facts if entry.name == ENDED if (fact := EvalEnded.try_of(entry))}
-        for end in ends.values():
-            if end.request == request and end.outcome != "denied":
+        ends = {end.id: (entry.date, end) for entry in facts if entry.name == ENDED if (end := EvalEnded.try_of(entry))}
+        for date, end in ends.values():
+            if date > came and end.request == inbound.external_id and end.outcome != "denied":
                 return end
         for entry in reversed(facts):
             started = EvalStarted.try_of(entry) if entry.name == STARTED else None
-            if started is None or started.spec != spec.digest or started.version != __version__:
+            if started is None:
                 continue
-            known = ends.get(started.id)
-            if known is None or known.outcome == "denied":
-                return await self._resume(started.id, spec, entry.id)
+            date, known = ends.get(started.id, ("", None))
+            if started.spec == spec.digest and started.version == __version__:
+                if known is None or known.outcome == "denied":
+                    return await self._resume(started.id, spec, entry.id)
+                if date > came:
+                    return await self._end(turn, known)
+                break
+            if known is None and entry.date > came and started.request == inbound.external_id and runs_again(turn):
+                raise SpecInvalid(
+                    [f"{spec.name}: bubbot or what is evaluated changed since it was cut off: type the command again"]
+                )
         name = self._kernel.new_id()[:12]
         digest = await self._tape.put_blob(spec.to_json().encode())
         started = EvalStarted(
@@ -244,7 +330,7 @@ class EvalRunner:
             version=__version__,
             setups=tuple(spec.setups),
             planned=len(planned) * len(spec.setups) * spec.repeats,
-            model=model,
+            request=inbound.external_id,
         )
         (entry,) = await self._tape.append([started.to_entry(key=started_key(name))])
         return Evaluation(name, spec, entry.id, set())
@@ -346,8 +432,6 @@ class EvalRunner:
         attempt = CaseAttempt(evaluation, options, results, scripts.get(options.script))
         talk = await open_talk(host, self._kernel, planned, options, [attempt])
         attempt.record = talk.record
-        if options.script:
-            talk.turn.agent = _with_model(talk.turn.agent, "scripted")
         started, answer, failure = self._elapsed(), "", ""
         try:
             async with asyncio.timeout(spec.timeout) as limit:
@@ -406,9 +490,7 @@ class EvalRunner:
             failure=clean(failure)[:MAX_FAILURE_CHARS],
         )
         host.tape.raise_source(talk.turn.tape.source)
-        await talk.turn.tape.discard()
-        if talk.outer.id:
-            await talk.outer.discard()
+        await talk.discard()
         return fact, usage, talk.entries
 
     async def _describe_run(
@@ -532,17 +614,6 @@ class EvalRunner:
         raise ToolFailed(NOT_RUN)
 
 
-async def _run_together(workers: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run workers to their end. If one raises, or the caller is cancelled, all have ended when this raises."""
-    tasks = [asyncio.create_task(worker) for worker in workers]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def _only_reads_here(call: ToolInvocation) -> bool:
     """Return true for a call that only reads what is stored here."""
     effects = [call.tool.effect, *([call.plan.effect] if call.plan is not None else [])]
@@ -557,10 +628,6 @@ def _read_arguments(text: str) -> Any:
         return json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
         return text
-
-
-def _with_model(agent: Agent, model: str) -> Agent:
-    return replace(agent, model=model)
 
 
 def _find_origins(talk: CaseTalk, planned: PlannedCase, steps: Sequence[StepRecord]) -> list[Any]:
@@ -586,20 +653,3 @@ def _load_scripts(spec: EvalSpec, kernel: Kernel) -> dict[str, Model]:
         except (ConfigError, ValueError) as error:
             raise SpecInvalid([f"{name}: the script cannot be used ({error})"]) from error
     return models
-
-
-async def read_results(
-    fetch: Callable[[Sequence[TapeQuery]], Any], evaluation: str, first: int
-) -> list[tuple[TapeEntry, EvalCaseEnded | None]]:
-    """Read the results of an evaluation in the order of the tape, each with its entry; erased ones have no fact.
-
-    Args:
-        first: the entry of its beginning.
-    """
-    part, prefix = IdRanges(((first, None),)), f"{started_key(evaluation)}:"
-    found: Sequence[TapeEntry] = (await fetch([TapeQuery(EVALS_TAPE, part, kinds=(Kind.EVENT,))]))[0]
-    return [
-        (entry, None if entry.erased else EvalCaseEnded.try_of(entry))
-        for entry in found
-        if (entry.key or "").startswith(prefix) and (entry.erased or entry.name == CASE)
-    ]

@@ -115,6 +115,7 @@ class EvalSpec(Struct, frozen=True, kw_only=True):
 
     Attributes:
         scripts: the texts of the scripts that setups name.
+        basis: what each setup rests on besides, once the evaluation runs: models, prompts and tools of the bot.
     """
 
     name: str
@@ -129,6 +130,7 @@ class EvalSpec(Struct, frozen=True, kw_only=True):
     cases: dict[str, EvalCase]
     judges: tuple[EvalJudge, ...]
     scripts: dict[str, str] = {}
+    basis: dict[str, Mapping[str, str]] = {}
 
     @property
     def digest(self) -> str:
@@ -230,7 +232,7 @@ class _Reader:
         self._read_script = read_script
 
     def read_spec(self, table: Mapping[str, Any], name: str) -> EvalSpec | None:
-        given = {"name", "scripts"}
+        given = {"name", "scripts", "basis"}
         values = self._read_fields(EvalSpec, table, "", skip=("setups", "cases", "judges"), hidden=given)
         values["setups"] = self._read_tables(EvalSetup, table, "setups")
         values["cases"] = self._read_tables(EvalCase, table, "cases")

@@ -21,6 +21,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.panel import PanelQuery, PanelReader
 from bubbot.ports.model import ModelEvent, ModelRequest
 from bubbot.ports.turn import Turn
+from bubbot.settings.loader import BotSettings
 from bubbot.tape.boundary import OWNER as SEES_ALL
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.discard import DiscardingStore
@@ -30,6 +31,7 @@ from bubbot.texts import Texts
 from bubbot.tool import INSIDE, tool
 from tests.evals import EvalBench, calls, eval_bench, script
 from tests.family import GROUP, MEMBER, OWNER, family
+from tests.traced import until
 
 ONE = """
 [setups.one]
@@ -48,6 +50,14 @@ chat = "default"
 [[judges]]
 kind = "regex"
 pattern = "Else"
+"""
+RUBRIC = """
+[[judges]]
+kind = "model"
+name = "tone"
+model = "scripted/judge"
+rubric = "friendly"
+anchors = [{ score = 1, label = "rude", meaning = "rude" }, { score = 5, label = "kind", meaning = "kind" }]
 """
 
 
@@ -189,20 +199,9 @@ async def test_a_model_that_fails_does_not_pass(tmp_path: Path) -> None:
 
 
 async def test_a_model_judges_without_tools_and_its_tokens_count(tmp_path: Path) -> None:
-    toml = (
-        ONE
-        + """
-[[judges]]
-kind = "model"
-name = "tone"
-model = "scripted/judge"
-rubric = "friendly"
-anchors = [{ score = 1, label = "rude", meaning = "rude" }, { score = 5, label = "kind", meaning = "kind" }]
-"""
-    )
     reply = '{"rationale": "It greets.", "score": 4}'
     async with eval_bench(tmp_path, scripts={"scripted/judge": {"default": [{"text": reply}]}}) as bench:
-        bench.write(toml, good=script(hello="Hi."))
+        bench.write(ONE + RUBRIC, good=script(hello="Hi."))
         await bench.run()
         (result,) = await bench.results()
         tone = result.scores[1]
@@ -350,6 +349,83 @@ async def test_a_budget_of_the_bot_stops_it_and_the_next_run_goes_on(tmp_path: P
         again = await bench.run()
         assert (again.id, again.state, len(again.results)) == (report.id, "complete", 4)
         assert len(bench.models["scripted"].requests) == 4 - stopped
+
+
+async def test_an_evaluation_under_another_persona_or_model_of_the_bot_does_not_go_on_with_an_older_one(
+    tmp_path: Path,
+) -> None:
+    cases = "".join(f'[cases.c{number}]\nmessage = "hello {number}"\n' for number in range(4))
+    toml = f'parallel = 1\n[setups.one]\n{cases}[[judges]]\nkind = "regex"\npattern = "."\n'
+    async with eval_bench(tmp_path, BudgetSettings(tokens_day=9_000)) as bench:
+        bench.write(toml)
+        report = await bench.run()
+        assert report.state == "denied"
+    async with eval_bench(tmp_path, bot=BotSettings(persona="You are a pirate.")) as bench:
+        pirate = await bench.run()
+        assert (pirate.id == report.id, pirate.state, len(pirate.results)) == (False, "complete", 4)
+        assert all(each.system.startswith("You are a pirate.") for each in bench.models["scripted"].requests)
+        spec = await bench.bot.store.get_blob("bubbot/evals", pirate.digest)
+        assert b'"model":"scripted"' in spec
+
+
+async def test_who_asks_for_an_evaluation_that_runs_gets_its_result(tmp_path: Path) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    class Waiting(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            began.set()
+            await go.wait()
+            async for part in super().stream(request):
+                yield part
+
+    async with eval_bench(tmp_path) as bench:
+        slow = bench.models["scripted/slow"] = Waiting(name="scripted/slow")
+        bench.write(ONE.replace('script = "good.json"', 'model = "scripted/slow"'))
+        first = asyncio.ensure_future(bench.say(",eval.run try", "eval"))
+        await began.wait()
+        second = asyncio.ensure_future(bench.say(",eval.run try", "other"))
+        inbox = bench.bot.channel_factory.open_tape("bubbot/inbox/stdin")
+
+        async def has_come() -> bool:
+            return len((await inbox.fetch([TapeQuery(inbox.name, names=("inbox/received",))]))[0]) == 2
+
+        await until(has_come)
+        go.set()
+        assert await first == await second
+        assert [entry.name for entry in await bench.facts()] == [
+            "eval/started",
+            "eval/case",
+            "eval/ended",
+            "eval/ended",
+        ]
+        assert len(slow.requests) == 1
+        await bench.run()
+        assert len(slow.requests) == 2, "who asks later gets a new one"
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "problem"),
+    [
+        ("model", "nowhere/model", "setups.one.model"),
+        ("memory", "zonez", "setups.one.memory: there is no memory view 'zonez'; did you mean 'zones'?"),
+        ("strategy", "ful", "setups.one.strategy: there is no context strategy 'ful'; did you mean 'full'?"),
+        ("script", "good.json", "good.json: the script cannot be used"),
+    ],
+)
+async def test_what_a_setup_names_is_looked_up_before_anything_is_asked(
+    tmp_path: Path, key: str, name: str, problem: str
+) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(ONE.replace('script = "good.json"', f'{key} = "{name}"'), good={"rules": 3})
+        assert problem in await bench.say(",eval.run try", "eval")
+        assert await bench.facts() == []
+
+
+async def test_the_model_of_a_judge_is_looked_up_before_anything_is_asked(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(f"{ONE}{RUBRIC.replace('scripted/judge', 'nowhere/judge')}", good=script(hello="Hi."))
+        assert "judges[1].model" in await bench.say(",eval.run try", "eval")
+        assert await bench.facts() == []
 
 
 async def test_a_finished_evaluation_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
