@@ -650,6 +650,7 @@ def _load_scripts(spec: EvalSpec, kernel: Kernel) -> dict[str, Model]:
         factory = plugins.load("bubbot.models", "scripted")
         try:
             models[name] = factory(ModelOptions("scripted", kernel.home, {"script": json.loads(text)}))
-        except (ConfigError, ValueError) as error:
-            raise SpecInvalid([f"{name}: the script cannot be used ({error})"]) from error
+        except (ConfigError, ValueError, OverflowError, RecursionError) as error:
+            reason = "it is nested too deep: make it flatter" if isinstance(error, RecursionError) else str(error)
+            raise SpecInvalid([f"{name}: the script cannot be used ({reason.rstrip('.')})"]) from error
     return models

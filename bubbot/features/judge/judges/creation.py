@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bubbot import plugins
 from bubbot.features.judge.judges.checks import (
-    JUDGE_GROUP,
     CitedJudge,
     CostJudge,
     ExactJudge,
@@ -17,6 +16,7 @@ from bubbot.features.judge.judges.checks import (
 from bubbot.features.judge.judges.judging import Judge, PairJudge
 from bubbot.features.judge.judges.rubric import Ask, PairRubricJudge, RubricJudge
 from bubbot.features.judge.judges.settings import (
+    JUDGE_GROUP,
     CitedSettings,
     CostSettings,
     ExactSettings,
@@ -35,7 +35,7 @@ def create_judge(name: str, settings: JudgeSettings, ask: Ask) -> Judge | PairJu
 
     Args:
         name: of the judge.
-        settings: as `read_judges` returns them.
+        settings: as `read_judge` returns them.
         ask: asks a model, for `RubricSettings` the one that they name.
 
     Raises:

@@ -177,9 +177,9 @@ async def test_a_tool_that_acts_never_runs(tmp_path: Path, mode: str) -> None:
 
 
 async def test_a_judge_that_fails_is_a_failure_and_never_a_score(tmp_path: Path) -> None:
-    toml = ONE + '\n[[judges]]\nkind = "cost"\nmost = 1\n[[judges]]\nkind = "python"\nfunction = "gone"\n'
+    toml = ONE + '\n[[judges]]\nkind = "cost"\nmost = 1\n[[judges]]\nkind = "regex"\npattern = "(a|a)+$"\n'
     async with eval_bench(tmp_path) as bench:
-        bench.write(toml, good=script(hello="Hi."))
+        bench.write(toml, good=script(hello=f"{'a' * 60}b"))
         report = await bench.run()
         (result,) = await bench.results()
         assert [bool(each.failure) for each in result.scores][2], result.scores
@@ -410,6 +410,7 @@ async def test_who_asks_for_an_evaluation_that_runs_gets_its_result(tmp_path: Pa
         ("memory", "zonez", "setups.one.memory: there is no memory view 'zonez'; did you mean 'zones'?"),
         ("strategy", "ful", "setups.one.strategy: there is no context strategy 'ful'; did you mean 'full'?"),
         ("script", "good.json", "good.json: the script cannot be used"),
+        ("script", "deep.json", "deep.json: the script cannot be used (it is nested too deep"),
     ],
 )
 async def test_what_a_setup_names_is_looked_up_before_anything_is_asked(
@@ -417,6 +418,7 @@ async def test_what_a_setup_names_is_looked_up_before_anything_is_asked(
 ) -> None:
     async with eval_bench(tmp_path) as bench:
         bench.write(ONE.replace('script = "good.json"', f'{key} = "{name}"'), good={"rules": 3})
+        (tmp_path / "evals/deep.json").write_text("[" * 100_000)
         assert problem in await bench.say(",eval.run try", "eval")
         assert await bench.facts() == []
 
