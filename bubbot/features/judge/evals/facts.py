@@ -85,14 +85,15 @@ class EvalCaseEnded(Fact, frozen=True):
         tape: its tape; empty for a made case.
         rests_on: what the answer rests on, on that tape and others.
         question: the beginning of the message that was answered.
-        answer: the answer; empty for none.
+        answer: the answer, as far as judges read it; empty for none.
+        cut: characters of the answer that followed.
         calls: the tools that were called, in order.
         not_run: calls of tools that had no result, and were not run.
         scores: what each judge said.
-        score: the mean of their points, by weight; None without any, and if a judge failed.
+        score: the mean of their points, by weight; 0 without an answer: a setup must not gain by failing. None without any points, and if a
+            judge failed.
         has_passed: every judge's score passes; None if a judge failed or none gives a score.
         model: the model that answered.
-        steps: model calls.
         input_tokens: tokens read, without those of judges.
         output_tokens: tokens written.
         judge_tokens: tokens of judges.
@@ -118,13 +119,13 @@ class EvalCaseEnded(Fact, frozen=True):
     score: float | None
     has_passed: bool | None
     model: str
-    steps: int
     input_tokens: int
     output_tokens: int
     judge_tokens: int
     cost: float | None
     seconds: float
     failure: str = ""
+    cut: int = 0
 
     def quoted_texts(self) -> Iterator[tuple[Sequence[object], str]]:
         """Yield the message that was answered, by the first entry that the answer rests on."""

@@ -22,7 +22,8 @@ from bubbot.features.judge.evals.facts import (
     Outcome,
     read_results,
 )
-from bubbot.formatting import did_you_mean
+from bubbot.formatting import did_you_mean, replace_controls
+from bubbot.runtime.calls import shorten
 from bubbot.shell_command import IsoTime
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -53,7 +54,7 @@ class SetupSummary(Struct, frozen=True):
         results: how many there are.
         failures: those without an answer.
         judge_failures: those of which a judge failed: they count in neither the mean nor the pass rate.
-        mean: the mean over cases of the mean over their repeats; None without a score.
+        mean: the mean over cases of the mean over their repeats; an answer that failed counts 0. None without a score.
         pass_rate: the share of the results that pass, from 0 to 1; those without an answer do not pass. None without any.
         tokens: of all results, those of judges included.
         cost: US dollars of all results; None if unknown.
@@ -81,11 +82,12 @@ class EvalResult(Struct, frozen=True):
         repeat: which time it was, from 1.
         chat: the chat of a slice; empty for a made case.
         question: the beginning of the message that was answered.
-        answer: the answer; empty for none.
+        answer: the answer, as far as judges read it; empty for none.
+        cut: characters of the answer that followed.
         calls: the tools that were called, in order.
         not_run: calls of tools that had no result, and were not run.
         scores: what each judge said.
-        score: the mean of their points, by weight; None without any, and if a judge failed.
+        score: the mean of their points, by weight; 0 without an answer. None without any points, and if a judge failed.
         has_passed: every judge's score passes; None if a judge failed or none gives a score.
         tokens: those of judges included.
         cost: US dollars; None if unknown.
@@ -108,6 +110,7 @@ class EvalResult(Struct, frozen=True):
     cost: float | None
     seconds: float
     failure: str = ""
+    cut: int = 0
 
     @classmethod
     def of(cls, fact: EvalCaseEnded) -> EvalResult:
@@ -255,7 +258,7 @@ def build_report(known: KnownEvaluation, found: Sequence[tuple[TapeEntry, EvalCa
     return EvalReport(
         id=started.id,
         name=started.name,
-        title=started.title,
+        title=replace_controls(shorten(started.title, MAX_LINE_CHARS)),
         began=known.began,
         version=started.version,
         digest=started.spec,
@@ -323,7 +326,9 @@ def format_report(report: EvalReport, texts: Texts, *, with_words: bool) -> str:
             texts.say("eval_failed", setup=each.setup, case=each.case, repeat=each.repeat, why=describe_failure(each))
         )
         if each.answer:
-            lines.append(f"  {shorten(each.answer)}")
+            lines.append(f"  {shorten(each.answer, MAX_LINE_CHARS)}")
+        if each.cut:
+            lines.append(texts.say("eval_cut", count=each.cut))
     if with_words and len(failed) > MAX_LISTED:
         lines.append(texts.say("eval_more", count=len(failed) - MAX_LISTED))
     return "\n".join(lines)
@@ -353,18 +358,12 @@ def format_number(value: float | None) -> str:
 def describe_failure(result: EvalResult) -> str:
     """Say why a result does not pass: the failure, or what the judges said that did not pass."""
     if result.failure:
-        return shorten(result.failure)
+        return shorten(result.failure, MAX_LINE_CHARS)
     wrong = [each for each in result.scores if each.failure or each.has_passed is False] or result.scores
     return "; ".join(
-        f"{each.name}: {shorten(each.failure or each.rationale or each.label or format_number(each.score))}"
+        f"{each.name}: {shorten(each.failure or each.rationale or each.label or format_number(each.score), MAX_LINE_CHARS)}"
         for each in wrong
     )
-
-
-def shorten(text: str) -> str:
-    """Return the beginning of a text, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_LINE_CHARS else f"{line[: MAX_LINE_CHARS - 1]}…"
 
 
 def render_report(report: EvalReport, texts: Texts) -> bytes:

@@ -85,9 +85,12 @@ log = logging.getLogger(__name__)
 NOT_RUN = "not run: in this evaluation nothing is done, and there is no result for this call"
 """The answer to a call that has no result."""
 REFUSED = "refused: in this evaluation no tool may run"
+RESERVED_OUTPUT_TOKENS = 4_096
+"""Tokens that are reserved for what a model writes, if its requests set no limit."""
 ERROR_PREFIX = "error:"
 """The beginning of a made result that is a failed call."""
-MAX_ANSWER_CHARS = 16_000
+MAX_ANSWER_CHARS = 64_000
+"""Characters of an answer that judges read, and that its result has."""
 MAX_FAILURE_CHARS = 1_000
 
 
@@ -109,7 +112,8 @@ class Evaluation:
         first: the entry of its beginning.
         done: the keys of the results that are stored.
         tokens: what its models read and wrote so far.
-        reserved: tokens of calls under way.
+        reserved: tokens of calls under way, and of what they may write.
+        settled: set whenever a call is over.
         people: whose words each case has, but those of who asks; None if it is not known.
     """
 
@@ -119,6 +123,7 @@ class Evaluation:
     done: set[str]
     tokens: int = 0
     reserved: int = 0
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
     people: dict[str, frozenset[Account] | None] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
@@ -143,6 +148,7 @@ class CaseAttempt:
         seconds: how long the answer took.
         judge_tokens: what its judges used.
         stopped: what ended a judge, and ends the evaluation.
+        limit: of the time of the answer.
     """
 
     evaluation: Evaluation
@@ -157,6 +163,7 @@ class CaseAttempt:
     is_judging: bool = False
     judge_tokens: int = 0
     stopped: BubbotError | None = None
+    limit: asyncio.Timeout | None = None
 
     def find_result(self, call: ToolInvocation) -> str | None:
         """Return the result of a call; None if it has none."""
@@ -435,8 +442,8 @@ class EvalRunner:
         started, answer, failure = self._elapsed(), "", ""
         try:
             async with asyncio.timeout(spec.timeout) as limit:
-                outcome = await talk.turn.runner.run_model(talk.turn)
-                answer = outcome.text
+                attempt.limit = limit
+                answer = clean((await talk.turn.runner.run_model(talk.turn)).text)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -451,6 +458,7 @@ class EvalRunner:
         attempt.seconds = self._elapsed() - started
         delta = talk.turn.tape.delta
         steps = TurnRecord.of(delta).steps
+        cut, answer = max(len(answer) - MAX_ANSWER_CHARS, 0), answer[:MAX_ANSWER_CHARS]
         run = await self._describe_run(planned, talk, attempt, answer, steps)
         scores: list[JudgeScore] = []
         judging: list[TapeEntry] = []
@@ -472,16 +480,18 @@ class EvalRunner:
             tape=talk.tape,
             rests_on=_find_origins(talk, planned, steps),
             question=clean(talk.question)[:MAX_QUESTION_CHARS],
-            answer=clean(answer)[:MAX_ANSWER_CHARS],
+            answer=answer,
+            cut=cut,
             calls=tuple(call.tool for call in run.calls),
             not_run=attempt.not_run,
             scores=tuple(scores),
-            score=sum(each * weight for each, weight in points) / sum(weight for _, weight in points)
+            score=0.0
+            if failure
+            else sum(each * weight for each, weight in points) / sum(weight for _, weight in points)
             if points and not any(each.failure for each in scores)
             else None,
             has_passed=False if failure else all(verdicts) if is_whole else None,
             model=steps[-1].model if steps else "",
-            steps=len(steps),
             input_tokens=sum(step.input_tokens for step in steps),
             output_tokens=sum(step.output_tokens for step in steps),
             judge_tokens=attempt.judge_tokens,
@@ -572,23 +582,41 @@ class EvalRunner:
             return await call_next(call)
         evaluation = attempt.evaluation
         needed = call.count_input()
-        left = evaluation.spec.tokens - evaluation.tokens - evaluation.reserved
-        if needed > left:
-            raise EvalBudgetExceeded(left, needed)
+        reserved = needed + int(call.request.parameters.get("max_tokens") or RESERVED_OUTPUT_TOKENS)
+        await self._reserve(attempt, reserved)
         if not attempt.is_judging:
             system = {"role": "system", "content": call.request.system}
             attempt.messages = (system, *call.request.messages)
             if attempt.script is not None:
                 call.model = attempt.script
-        evaluation.reserved += needed
         try:
             reply = await call_next(call)
         finally:
-            evaluation.reserved -= needed
+            evaluation.reserved -= reserved
+            evaluation.settled.set()
         used = (reply.usage.input_tokens or needed) + (reply.usage.output_tokens or estimate_tokens(reply.text))
         evaluation.tokens += used
         attempt.judge_tokens += used if attempt.is_judging else 0
         return reply
+
+    async def _reserve(self, attempt: CaseAttempt, tokens: int) -> None:
+        """Reserve tokens for a call; wait for calls under way as long as what they leave may be enough.
+
+        Raises:
+            EvalBudgetExceeded: it is not.
+        """
+        evaluation, limit, loop = attempt.evaluation, attempt.limit, asyncio.get_running_loop()
+        deadline, began = limit.when() if limit is not None and not attempt.is_judging else None, loop.time()
+        while tokens > (left := evaluation.spec.tokens - evaluation.tokens) - evaluation.reserved:
+            if not evaluation.reserved:
+                raise EvalBudgetExceeded(left, tokens)
+            if limit is not None and deadline is not None:  # the wait is none of the answer's
+                limit.reschedule(None)
+            evaluation.settled.clear()
+            await evaluation.settled.wait()
+        if limit is not None and deadline is not None:
+            limit.reschedule(deadline + loop.time() - began)
+        evaluation.reserved += tokens
 
     async def around_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
         """Answer the calls of a case: nothing is done.

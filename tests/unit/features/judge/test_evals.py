@@ -13,6 +13,7 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.arguments.fields import NoArguments
+from bubbot.errors import ValueInvalid
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.judge.evals.panels import PANELS
 from bubbot.features.judge.evals.report import find_evaluation, format_report, read_report, render_report
@@ -59,6 +60,7 @@ model = "scripted/judge"
 rubric = "friendly"
 anchors = [{ score = 1, label = "rude", meaning = "rude" }, { score = 5, label = "kind", meaning = "kind" }]
 """
+ALSO = '[[judges]]\nkind = "regex"\nname = "end"\npattern = "x"\n'
 
 
 async def state(bench: EvalBench) -> list[tuple[str, int, str]]:
@@ -194,8 +196,8 @@ async def test_a_model_that_fails_does_not_pass(tmp_path: Path) -> None:
         report = await bench.run()
         (result,) = await bench.results()
         assert "scripted refused" in result.failure
-        assert (result.score, result.has_passed, result.scores) == (None, False, ())
-        assert report.setups[0].pass_rate == 0.0
+        assert (result.score, result.has_passed, result.scores) == (0.0, False, ())
+        assert (report.setups[0].mean, report.setups[0].pass_rate) == (0.0, 0.0)
 
 
 async def test_a_model_judges_without_tools_and_its_tokens_count(tmp_path: Path) -> None:
@@ -334,6 +336,60 @@ async def test_its_tokens_end_an_evaluation_and_no_case_is_half(tmp_path: Path) 
         assert all(each.answer for each in report.results)
         assert sum(each.tokens for each in report.results) <= 9_000
         assert "tokens are left" in report.problem
+
+
+async def test_cases_that_run_at_once_do_not_write_more_than_its_tokens(tmp_path: Path) -> None:
+    cases = "".join(f'[cases.c{number}]\nmessage = "hello {number}"\n' for number in range(8))
+    toml = f'tokens = 24000\nparallel = 8\n[setups.one]\n{cases}[[judges]]\nkind = "regex"\npattern = "."\n'
+    long = {"default": [{"text": "word " * 3_000}]}
+    async with eval_bench(tmp_path, scripts={"scripted": long}) as bench:
+        bench.write(toml)
+        report = await bench.run()
+        assert report.state == "budget"
+        assert [each.failure for each in report.results] == [""] * len(report.results)
+        assert len(report.results) > 1
+        assert sum(each.tokens for each in report.results) <= 24_000
+
+
+async def test_judges_read_the_beginning_of_an_answer_without_an_end(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(ONE + ALSO, good=script(hello="Hi." * 100_000))
+        report = await bench.run()
+        (result,) = report.results
+        assert (len(result.answer), result.cut) == (64_000, 236_000)
+        assert [each.has_passed for each in result.scores] == [False, False]
+        assert "236000 more characters of this answer were not judged" in format_report(
+            report, Texts(), with_words=True
+        )
+
+
+async def test_without_a_case_in_common_nothing_is_compared(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(ONE, good=script(hello="Hi."))
+        bench.write(ONE.replace("cases.hello", "cases.other"), "two")
+        await bench.run()
+        await bench.run("two")
+        with pytest.raises(ValueInvalid, match="eval_nothing_common"):
+            await bench.compare("try", "two")
+
+
+async def test_an_answer_that_failed_counts_the_same_in_a_report_and_a_comparison(tmp_path: Path) -> None:
+    toml = (
+        '[setups.good]\nscript = "good.json"\n[setups.bad]\nscript = "bad.json"\n[cases.a]\nmessage = "a"\n'
+        '[cases.b]\nmessage = "b"\n[[judges]]\nkind = "regex"\npattern = "Hi"\n'
+    )
+    async with eval_bench(tmp_path) as bench:
+        bench.write(toml, good=script(a="Hi.", b="Hi."), bad=script(a="Hi.", b=[{"error": "refused"}]))
+        await bench.run()
+        found = await bench.compare("try:good", "try:bad")
+        assert (found.before.summary.mean, found.after.summary.mean, found.difference) == (1.0, 0.5, -0.5)
+
+
+async def test_a_title_moves_no_cursor(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write('title = "a\\u001b[2J\\u202eb\\nOwner: yes"\n' + ONE, good=script(hello="Hi."))
+        text = await bench.say(",eval.run try", "eval")
+        assert text.startswith("a\ufffd[2J\ufffdb Owner: yes (")
 
 
 async def test_a_budget_of_the_bot_stops_it_and_the_next_run_goes_on(tmp_path: Path) -> None:
