@@ -20,7 +20,7 @@ from bubbot.app.models import ModelSet
 from bubbot.app.own_features import FEATURES, copying_events, find_parts, session_events
 from bubbot.app.people import personal_tapes
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.errors import BubbotError, ConfigError
+from bubbot.errors import BubbotError, ConfigError, ModelUnavailable
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
@@ -61,6 +61,7 @@ from bubbot.gateway.owner import OwnerChat, OwnerNames
 from bubbot.home import Home
 from bubbot.middleware import AroundDelivery, AroundModel
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
+from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.agents import Agent
 from bubbot.ports.channel import HUMAN_ORIGIN, TERMINAL_CHANNEL, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
@@ -351,7 +352,7 @@ class BotFeatures:
             "judge.evals": lambda: evals_feature(
                 kernel,
                 self.consents,
-                compose=compose,
+                compose=partial(_compose_answerable, compose),
                 list_memories=self.memory.list_views if self.memory else tuple,
                 locks=self._eval_locks,
             ),
@@ -507,6 +508,14 @@ class BotFeatures:
         """Remove the files that channels store for a session."""
         with suppress(FileNotFoundError):
             shutil.rmtree(session_folder(self._home.path, session))
+
+
+async def _compose_answerable(compose: Callable[[Turn], Awaitable[ComposedRequest]], turn: Turn) -> ComposedRequest:
+    """Build the next request of a turn. Raise `ModelUnavailable` if its model can answer none."""
+    composed = await compose(turn)
+    if isinstance(composed.model, UnconfiguredModel):
+        raise ModelUnavailable(str(composed.model.traits.notice).rstrip("."))
+    return composed
 
 
 async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:

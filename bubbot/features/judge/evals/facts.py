@@ -87,6 +87,7 @@ class EvalCaseEnded(Fact, frozen=True):
         question: the beginning of the message that was answered.
         answer: the answer, as far as judges read it; empty for none.
         cut: characters of the answer that followed.
+        preferences: what judges that compare said of it beside the answer of the first setup: 1 if it is better, -1 if it is worse.
         calls: the tools that were called, in order.
         not_run: calls of tools that had no result, and were not run.
         scores: what each judge said.
@@ -126,6 +127,7 @@ class EvalCaseEnded(Fact, frozen=True):
     seconds: float
     failure: str = ""
     cut: int = 0
+    preferences: tuple[JudgeScore, ...] = ()
 
     def quoted_texts(self) -> Iterator[tuple[Sequence[object], str]]:
         """Yield the message that was answered, by the first entry that the answer rests on."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import cast
 
 from bubbot.errors import ConfigError
 from bubbot.features.judge.evals.facts import JudgeScore
 from bubbot.features.judge.evals.spec import EvalJudge
 from bubbot.features.judge.judges.creation import create_judge
-from bubbot.features.judge.judges.judging import Judge, JudgedRun, JudgeFailed, ScoreScale, judge_run
-from bubbot.features.judge.judges.rubric import Ask
+from bubbot.features.judge.judges.judging import Judge, JudgedRun, JudgeFailed, ScoreScale, judge_pair, judge_run
+from bubbot.features.judge.judges.rubric import Ask, PairRubricJudge
 from bubbot.features.judge.judges.settings import read_judge
 from bubbot.features.judge.tables import TableReader
 from bubbot.formatting import clean
@@ -18,21 +17,26 @@ from bubbot.formatting import clean
 MAX_RATIONALE_CHARS = 2_000
 
 
-async def judge_answer(settings: EvalJudge, run: JudgedRun, ask: Ask) -> JudgeScore:
+async def judge_answer(settings: EvalJudge, run: JudgedRun, ask: Ask, rival: JudgedRun | None = None) -> JudgeScore:
     """Let a judge judge; a judge that fails gives no score.
 
     Args:
         ask: asks the model of the judge, if it has one.
+        rival: the run with which a judge that compares compares this one; it gives a score but no points.
     """
     name, kind, weight = settings.name, settings.kind, settings.weight
     try:
         judge = build_judge(settings, ask)
-        result = await judge_run(judge, run)
+        if isinstance(judge, PairRubricJudge):
+            assert rival is not None
+            result = await judge_pair(judge, rival, run)
+        else:
+            result = await judge_run(judge, run)
     except (JudgeFailed, ConfigError) as error:
         problem = error.problem if isinstance(error, JudgeFailed) else str(error)
         return JudgeScore(name, kind, weight, None, failure=clean(problem)[:MAX_RATIONALE_CHARS])
     scale, score = judge.scale, result.score
-    has_passed = None if score is None else passes(scale, score, settings.pass_at)
+    has_passed = None if score is None or rival is not None else passes(scale, score, settings.pass_at)
     points = None if score is None or has_passed is None else find_points(scale, score, has_passed=has_passed)
     label, rationale = clean(result.label), clean(result.rationale)[:MAX_RATIONALE_CHARS]
     return JudgeScore(name, kind, weight, score, label, rationale, has_passed, points=points)
@@ -59,10 +63,10 @@ def find_points(scale: ScoreScale, score: float, *, has_passed: bool) -> float:
     return 1 - points if scale.is_lower_better else points
 
 
-def build_judge(settings: EvalJudge, ask: Ask) -> Judge:
+def build_judge(settings: EvalJudge, ask: Ask) -> Judge | PairRubricJudge:
     """Make a judge. Raise `ConfigError` if a package does not offer its function, or it cannot be loaded."""
     reader = TableReader()
     read = read_judge({"kind": settings.kind, **settings.settings}, settings.name, reader)
     if read is None:
         raise ConfigError("; ".join(reader.problems))
-    return cast("Judge", create_judge(settings.name, read, ask))
+    return create_judge(settings.name, read, ask)

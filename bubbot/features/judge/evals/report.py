@@ -22,6 +22,7 @@ from bubbot.features.judge.evals.facts import (
     Outcome,
     read_results,
 )
+from bubbot.features.judge.statistics import compute_mcnemar
 from bubbot.formatting import did_you_mean, replace_controls
 from bubbot.runtime.calls import shorten
 from bubbot.shell_command import IsoTime
@@ -45,6 +46,26 @@ MAX_LISTED = 50
 MAX_LINE_CHARS = 200
 
 
+class Preference(Struct, frozen=True):
+    """What a judge that compares says of a setup beside the first one, over cases.
+
+    Attributes:
+        judge: its name.
+        better: cases in which the answers of this setup are better, over their repeats.
+        worse: those of the first setup are.
+        ties: neither is.
+        failures: comparisons that failed; they count nowhere.
+        p_value: of the sign test of the cases that are no tie.
+    """
+
+    judge: str
+    better: int
+    worse: int
+    ties: int
+    failures: int
+    p_value: float
+
+
 class SetupSummary(Struct, frozen=True):
     """The results of a setup.
 
@@ -59,6 +80,7 @@ class SetupSummary(Struct, frozen=True):
         tokens: of all results, those of judges included.
         cost: US dollars of all results; None if unknown.
         seconds: the mean time of an answer; None without results.
+        preferences: what judges that compare say of it beside the first setup.
     """
 
     setup: str
@@ -71,6 +93,7 @@ class SetupSummary(Struct, frozen=True):
     tokens: int
     cost: float | None
     seconds: float | None
+    preferences: tuple[Preference, ...] = ()
 
 
 class EvalResult(Struct, frozen=True):
@@ -84,6 +107,7 @@ class EvalResult(Struct, frozen=True):
         question: the beginning of the message that was answered.
         answer: the answer, as far as judges read it; empty for none.
         cut: characters of the answer that followed.
+        preferences: what judges that compare said of it beside the answer of the first setup: 1 if it is better, -1 if it is worse.
         calls: the tools that were called, in order.
         not_run: calls of tools that had no result, and were not run.
         scores: what each judge said.
@@ -111,6 +135,7 @@ class EvalResult(Struct, frozen=True):
     seconds: float
     failure: str = ""
     cut: int = 0
+    preferences: tuple[JudgeScore, ...] = ()
 
     @classmethod
     def of(cls, fact: EvalCaseEnded) -> EvalResult:
@@ -300,7 +325,23 @@ def summarise(setup: str, facts: Sequence[EvalCaseEnded]) -> SetupSummary:
         tokens=sum(fact.tokens for fact in facts),
         cost=fsum(costs) if costs and len(costs) == len(facts) else None,
         seconds=fsum(fact.seconds for fact in facts) / len(facts) if facts else None,
+        preferences=tuple(
+            _count_preferences(name, facts)
+            for name in dict.fromkeys(each.name for fact in facts for each in fact.preferences)
+        ),
     )
+
+
+def _count_preferences(judge: str, facts: Sequence[EvalCaseEnded]) -> Preference:
+    by_case: dict[str, list[float]] = {}
+    said = [(fact.case, each) for fact in facts for each in fact.preferences if each.name == judge]
+    for case, each in said:
+        if each.score is not None:
+            by_case.setdefault(case, []).append(each.score)
+    sums = [fsum(scores) for scores in by_case.values()]
+    better, worse = sum(each > 0 for each in sums), sum(each < 0 for each in sums)
+    failures = sum(bool(each.failure) for _, each in said)
+    return Preference(judge, better, worse, len(sums) - better - worse, failures, compute_mcnemar(better, worse))
 
 
 def format_report(report: EvalReport, texts: Texts, *, with_words: bool) -> str:
@@ -335,10 +376,10 @@ def format_report(report: EvalReport, texts: Texts, *, with_words: bool) -> str:
 
 
 def format_summary(summary: SetupSummary, texts: Texts) -> str:
-    """Write the line of a setup."""
-    return texts.say(
+    """Write the line of a setup, and one for each judge that compares it with the first."""
+    line = texts.say(
         "eval_setup",
-        setup=summary.setup,
+        setup=summary.setup + (f" ({replace_controls(summary.model)})" if summary.model else ""),
         mean=format_number(summary.mean),
         rate="–" if summary.pass_rate is None else f"{summary.pass_rate:.0%}",
         results=summary.results,
@@ -347,6 +388,20 @@ def format_summary(summary: SetupSummary, texts: Texts) -> str:
         tokens=summary.tokens,
         cost=texts.say("eval_no_cost") if summary.cost is None else f"${summary.cost:.4f}",
         seconds="–" if summary.seconds is None else f"{summary.seconds:.2f}",
+    )
+    return "\n".join([line, *(format_preference(each, texts) for each in summary.preferences)])
+
+
+def format_preference(preference: Preference, texts: Texts) -> str:
+    """Write what a judge that compares says of a setup."""
+    return texts.say(
+        "eval_preference",
+        judge=preference.judge,
+        better=preference.better,
+        worse=preference.worse,
+        ties=preference.ties,
+        failures=preference.failures,
+        p_value=f"{preference.p_value:.3f}",
     )
 
 
@@ -378,6 +433,7 @@ def render_report(report: EvalReport, texts: Texts) -> bytes:
         say=texts.say,
         number=format_number,
         why=describe_failure,
+        preference=lambda each: format_preference(each, texts),
         language=texts.language if texts.is_translated else "en",
         states=STATE_SENTENCES,
     )

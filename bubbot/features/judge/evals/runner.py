@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import logging
 import time
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMappi
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -26,7 +27,6 @@ from bubbot.errors import (
     LeaseLost,
     ModelCallDenied,
     ModelError,
-    ModelUnavailable,
     StoreError,
     ToolFailed,
 )
@@ -61,7 +61,6 @@ from bubbot.features.judge.judges.judging import JudgedCall, JudgedRun, find_cit
 from bubbot.features.judge.judges.rubric import Ask
 from bubbot.formatting import clean, did_you_mean, show_value
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
-from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.agents import NO_MEMORY, Agent
 from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ToolCall
@@ -92,6 +91,10 @@ ERROR_PREFIX = "error:"
 MAX_ANSWER_CHARS = 64_000
 """Characters of an answer that judges read, and that its result has."""
 MAX_FAILURE_CHARS = 1_000
+
+
+CaseJob: TypeAlias = tuple[str, PlannedCase, int]
+"""A case under a setup, and which time it is."""
 
 
 class EvalBudgetExceeded(ModelError):
@@ -197,7 +200,7 @@ class EvalRunner:
         Args:
             kernel: opens talks that are thrown away.
             consents: knows who allows that models are compared with their words.
-            compose: builds the next request of a turn.
+            compose: builds the next request of a turn. Raises `ModelError` if its model cannot be asked.
             list_memories: returns the names of the memory views.
             locks: of the evaluations that run, by what is evaluated; they outlast a reload.
             elapsed: a monotonic clock in seconds.
@@ -292,8 +295,6 @@ class EvalRunner:
                 composed = await self._compose(talk.turn)
         finally:
             await talk.discard()
-        if isinstance(composed.model, UnconfiguredModel):
-            raise ModelUnavailable(str(composed.model.traits.notice))
         digest = dataclasses.replace(composed.request, messages=(), texts=()).digest()
         return {"model": composed.model.name, "strategy": str(composed.view["selector"]), "request": digest}
 
@@ -368,24 +369,29 @@ class EvalRunner:
             evaluation.left_out.append(planned.name)
         return False
 
-    def _list_jobs(
-        self, evaluation: Evaluation, planned: Sequence[PlannedCase]
-    ) -> Iterator[tuple[str, PlannedCase, int]]:
-        """Yield what has no result yet: all setups of a case, then the next case, so that a part can be compared."""
+    def _list_jobs(self, evaluation: Evaluation, planned: Sequence[PlannedCase]) -> Iterator[list[CaseJob]]:
+        """Yield what has no result yet: all setups of a case, then the next case, so that a part can be compared.
+
+        What is in one list runs one after the other: judges that compare need the answer of the first setup.
+        """
+        is_compared = any(judge.compares for judge in evaluation.spec.judges)
         for repeat in range(1, evaluation.spec.repeats + 1):
             for each in planned:
-                for setup in evaluation.spec.setups:
-                    if case_key(evaluation.id, setup, each.name, repeat) not in evaluation.done:
-                        yield setup, each, repeat
+                jobs = [
+                    (setup, each, repeat)
+                    for setup in evaluation.spec.setups
+                    if case_key(evaluation.id, setup, each.name, repeat) not in evaluation.done
+                ]
+                yield from [jobs] if is_compared else ([job] for job in jobs)
 
     async def _work(
         self,
         turn: Turn,
         evaluation: Evaluation,
-        jobs: Iterator[tuple[str, PlannedCase, int]],
+        jobs: Iterator[list[CaseJob]],
         scripts: Mapping[str, Model],
     ) -> None:
-        for setup, planned, repeat in jobs:
+        for setup, planned, repeat in itertools.chain.from_iterable(jobs):
             if evaluation.outcome != "complete":
                 return
             if not await self._is_allowed(evaluation, planned):  # a withdrawal holds at once
@@ -423,7 +429,7 @@ class EvalRunner:
         self,
         host: Turn,
         evaluation: Evaluation,
-        job: tuple[str, PlannedCase, int],
+        job: CaseJob,
         scripts: Mapping[str, Model],
     ) -> tuple[EvalCaseEnded, list[TapeEntry], Sequence[TapeEntry]]:
         """Run a case and judge its answer; return the result, the steps that say what it cost, and the entries that it quotes.
@@ -460,10 +466,14 @@ class EvalRunner:
         steps = TurnRecord.of(delta).steps
         cut, answer = max(len(answer) - MAX_ANSWER_CHARS, 0), answer[:MAX_ANSWER_CHARS]
         run = await self._describe_run(planned, talk, attempt, answer, steps)
-        scores: list[JudgeScore] = []
+        every: list[JudgeScore] = []
         judging: list[TapeEntry] = []
         if not failure:
-            scores, judging = await self._judge(host, talk, attempt, spec.judges_of(planned.name), run)
+            rival = await self._find_rival(evaluation, job, run)
+            judges = [each for each in spec.judges_of(planned.name) if rival is not None or not each.compares]
+            every, judging = await self._judge(host, talk, attempt, judges, run, rival=rival)
+        compared = {each.name for each in spec.judges_of(planned.name) if each.compares}
+        scores = [each for each in every if each.name not in compared]
         usage = [*discarded_steps(delta, PURPOSE), *discarded_steps(judging, PURPOSE)]
         costs = [StepRecord(entry, entry.data, None, ()).cost for entry in usage]
         known = [cost for cost in costs if cost is not None]
@@ -482,6 +492,7 @@ class EvalRunner:
             question=clean(talk.question)[:MAX_QUESTION_CHARS],
             answer=answer,
             cut=cut,
+            preferences=tuple(each for each in every if each.name in compared),
             calls=tuple(call.tool for call in run.calls),
             not_run=attempt.not_run,
             scores=tuple(scores),
@@ -502,6 +513,19 @@ class EvalRunner:
         host.tape.raise_source(talk.turn.tape.source)
         await talk.discard()
         return fact, usage, talk.entries
+
+    async def _find_rival(self, evaluation: Evaluation, job: CaseJob, run: JudgedRun) -> JudgedRun | None:
+        """Return the run of the first setup with which this one is compared; None for that one, and without its answer."""
+        setup, planned, repeat = job
+        first = next(iter(evaluation.spec.setups))
+        if setup == first or not any(judge.compares for judge in evaluation.spec.judges_of(planned.name)):
+            return None
+        key = case_key(evaluation.id, first, planned.name, repeat)
+        found = (await self._tape.fetch([TapeQuery(EVALS_TAPE, keys=(key,))]))[0]
+        fact = EvalCaseEnded.try_of(found[0]) if found else None
+        if fact is None or fact.failure:
+            return None
+        return replace(run, answer=fact.answer, calls=tuple(JudgedCall(tool, {}) for tool in fact.calls))
 
     async def _describe_run(
         self, planned: PlannedCase, talk: CaseTalk, attempt: CaseAttempt, answer: str, steps: Sequence[StepRecord]
@@ -531,15 +555,26 @@ class EvalRunner:
         )
 
     async def _judge(
-        self, host: Turn, talk: CaseTalk, attempt: CaseAttempt, judges: Sequence[EvalJudge], run: JudgedRun
+        self,
+        host: Turn,
+        talk: CaseTalk,
+        attempt: CaseAttempt,
+        judges: Sequence[EvalJudge],
+        run: JudgedRun,
+        *,
+        rival: JudgedRun | None,
     ) -> tuple[list[JudgeScore], list[TapeEntry]]:
         """Let the judges judge; return what they say, and the steps of those that are models."""
         attempt.is_judging = True
         forks: list[ForkedTape] = []
         try:
-            scores = [
-                await judge_answer(each, run, self._make_ask(host, talk, attempt, each, forks)) for each in judges
-            ]
+            # Of the first setup's calls only the names are known: a judge that compares sees no more of either.
+            bare = replace(run, calls=tuple(JudgedCall(call.tool, {}) for call in run.calls))
+            scores = []
+            for each in judges:
+                ask = self._make_ask(host, talk, attempt, each, forks)
+                compared = (bare, ask, rival) if each.compares else (run, ask)
+                scores.append(await judge_answer(each, *compared))
             if attempt.stopped is not None:  # the judge made a failure of it
                 raise attempt.stopped
             return scores, [entry for fork in forks for entry in fork.delta]

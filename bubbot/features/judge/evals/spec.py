@@ -112,6 +112,11 @@ class EvalJudge(Struct, frozen=True, kw_only=True, rename={"pass_at": "pass"}):
     cases: Annotated[tuple[Label, ...], Meta(max_length=MAX_CASES, description="The cases; default: all.")] = ()
     settings: dict[str, Any] = {}
 
+    @property
+    def compares(self) -> bool:
+        """True if it compares the answers of two setups."""
+        return self.settings.get("pairwise") is True
+
     def is_for(self, case: str) -> bool:
         """Return true if it judges a case; the turns of a slice have the name of the slice before a slash."""
         return not self.cases or case.partition("/")[0] in self.cases
@@ -327,7 +332,7 @@ class _SpecReader(TableReader):
             judges.append(judge)
             self._check_judged(path, judge, settings, cases, names)
         for case in cases if len(self.problems) == before else ():
-            if not any(judge.is_for(case) for judge in judges):
+            if not any(judge.is_for(case) and not judge.compares for judge in judges):
                 self.report(
                     f"cases.{case}", "no judge judges it: add it to the cases of one, or write another [[judges]]"
                 )
@@ -342,6 +347,8 @@ class _SpecReader(TableReader):
         names: set[tuple[str, str]],
     ) -> None:
         """Check a judge against its cases: they expect what it needs, and no other judge of them has its name."""
+        if judge.compares and judge.pass_at is not None:
+            self.report(f"{path}.pass", "it has no meaning for a comparison of two answers: remove it, or pairwise")
         for name, case in cases.items():
             if not judge.is_for(name):
                 continue

@@ -13,7 +13,7 @@ from bubbot.features.judge.judges.checks import (
     TimeJudge,
     UsedToolsJudge,
 )
-from bubbot.features.judge.judges.judging import Judge, PairJudge
+from bubbot.features.judge.judges.judging import Judge
 from bubbot.features.judge.judges.rubric import Ask, PairRubricJudge, RubricJudge
 from bubbot.features.judge.judges.settings import (
     JUDGE_GROUP,
@@ -30,8 +30,8 @@ from bubbot.features.judge.judges.settings import (
 )
 
 
-def create_judge(name: str, settings: JudgeSettings, ask: Ask) -> Judge | PairJudge:
-    """Make a judge; a `PairJudge` only for a rubric that is pairwise.
+def create_judge(name: str, settings: JudgeSettings, ask: Ask) -> Judge | PairRubricJudge:
+    """Make a judge; a `PairRubricJudge` only for a rubric that is pairwise.
 
     Args:
         name: of the judge.

@@ -53,7 +53,7 @@ def test_its_digest_is_that_of_what_it_says() -> None:
 def test_the_example_of_the_page_can_be_run(page: str) -> None:
     (block,) = [block for block in blocks(ROOT / page) if block.language == "ini"]
     spec = read(block.text)
-    assert (list(spec.setups), list(spec.cases), len(spec.judges)) == (["now", "new"], ["train", "family"], 2)
+    assert (list(spec.setups), list(spec.cases), len(spec.judges)) == (["now", "new"], ["train", "family"], 3)
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> None:
@@ -123,6 +123,14 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> Non
         (f"{GOOD}cases = ['hello']\n[cases.other]\nmessage = 'x'\n", "cases.other: no judge judges it: add it to the"),
         (GOOD.replace("text =", "name = 'a b'\ntext ="), "judges[0].name: it is 'a b', and must be 1 to 40 small"),
         (GOOD.replace("text =", 'name = "\\u001b[2J"\ntext ='), "judges[0].name"),
+        (
+            GOOD.replace('"exact"\ntext = "Hi."', '"model"\nmodel = "x"\nrubric = "y"\npairwise = true\npass = 1'),
+            "judges[0].pass: it has no meaning for a comparison of two answers",
+        ),
+        (
+            GOOD.replace('"exact"\ntext = "Hi."', '"model"\nmodel = "x"\nrubric = "y"\npairwise = true'),
+            "cases.hello: no judge judges it",
+        ),
         (
             GOOD.replace('text = "Hi."', ""),
             "cases.hello.expect: for judges[0], the case expects null: write a text there",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -383,6 +384,80 @@ async def test_an_answer_that_failed_counts_the_same_in_a_report_and_a_compariso
         await bench.run()
         found = await bench.compare("try:good", "try:bad")
         assert (found.before.summary.mean, found.after.summary.mean, found.difference) == (1.0, 0.5, -0.5)
+
+
+PAIR = """
+[setups.old]
+script = "old.json"
+[setups.new]
+script = "new.json"
+[cases.a]
+message = "a"
+[cases.b]
+message = "b"
+[[judges]]
+kind = "regex"
+pattern = "."
+[[judges]]
+kind = "model"
+name = "kinder"
+model = "scripted/judge"
+rubric = "Which is kinder?"
+pairwise = true
+"""
+PREFERS_HI = {
+    "rules": [
+        {"when": when, "steps": [{"text": json.dumps({"rationale": "Kinder.", "better": better})}]}
+        for when, better in (
+            (r'"first": .\s+"answer": "same', "first"),
+            (r'"first": .\s+"answer": "hi', "first"),
+            (r'"second": .\s+"answer": "hi', "second"),
+        )
+    ]
+}
+
+
+async def test_a_model_compares_the_answers_of_two_setups_in_both_orders(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path, scripts={"scripted/judge": PREFERS_HI}) as bench:
+        bench.write(PAIR, old=script(a="Ho.", b="same"), new=script(a="Hi.", b="same"))
+        report = await bench.run()
+        assert len(bench.models["scripted/judge"].requests) == 4, "each case in both orders"
+        old, new = report.setups
+        assert old.preferences == ()
+        (said,) = new.preferences
+        assert (said.judge, said.better, said.worse, said.ties, said.failures) == ("kinder", 1, 0, 1, 0)
+        assert (old.mean, new.mean) == (1.0, 1.0), "a preference is no score"
+        by_case = {each.case: each for each in report.results if each.setup == "new"}
+        (kinder,) = by_case["a"].preferences
+        assert (kinder.score, kinder.label, kinder.rationale, kinder.has_passed) == (1.0, "better", "Kinder.", None)
+        (tie,) = by_case["b"].preferences
+        assert (tie.label, "the two orders disagree" in tie.rationale) == ("tie", True)
+        steps = [entry.data for entry in await entries(bench, "eval") if entry.name == "loop.step"]
+        assert len(steps) == 8, "what it cost stays a fact"
+        assert "by kinder: better in 1 cases, worse in 0, equal in 1" in format_report(
+            report, Texts(), with_words=False
+        )
+        found = await bench.compare("try:old", "try:new")
+        assert found.after.summary.preferences == new.preferences
+
+
+async def test_a_comparison_of_two_answers_keeps_to_the_tokens_and_goes_on(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path, BudgetSettings(tokens_day=6_500), scripts={"scripted/judge": PREFERS_HI}) as bench:
+        bench.write(f"parallel = 1\n{PAIR}", old=script(a="Ho.", b="Ho."), new=script(a="Hi.", b="Hi."))
+        report = await bench.run()
+        assert (report.state, len(report.results)) == ("denied", 1)
+    async with eval_bench(tmp_path, scripts={"scripted/judge": PREFERS_HI}) as bench:
+        again = await bench.run()
+        assert (again.id, again.state) == (report.id, "complete")
+        assert [each.better for each in again.setups[1].preferences] == [2]
+
+
+async def test_an_answer_is_not_compared_with_one_that_failed(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path, scripts={"scripted/judge": PREFERS_HI}) as bench:
+        bench.write(PAIR, old=script(a=[{"error": "refused"}], b="Ho."), new=script(a="Hi.", b=[{"error": "refused"}]))
+        report = await bench.run()
+        assert [each.preferences for each in report.setups] == [(), ()]
+        assert bench.models["scripted/judge"].requests == []
 
 
 async def test_a_title_moves_no_cursor(tmp_path: Path) -> None:
