@@ -25,7 +25,7 @@ NAME_FORM = "1 to 40 small letters, digits, _ and -, a letter first"
 MAX_CASES = 5_000
 MAX_SHOWN_PROBLEMS = 20
 """Problems that an error spells out."""
-MAX_FILE_BYTES = 10_000_000
+MAX_FILE_BYTES = 4_000_000
 """The largest file of an evaluation, or script."""
 LARGE_NUMBER = f"a number has more than {MAX_NUMBER_DIGITS} digits: write a smaller one, or a text in quotes"
 TOO_DEEP = "its tables and lists are nested too deeply: make it flatter"

@@ -541,6 +541,8 @@ async def test_who_asks_for_an_evaluation_that_runs_gets_its_result(tmp_path: Pa
         ("memory", "zonez", "setups.one.memory: there is no memory view 'zonez'; did you mean 'zones'?"),
         ("strategy", "ful", "setups.one.strategy: there is no context strategy 'ful'; did you mean 'full'?"),
         ("script", "good.json", "good.json: the script cannot be used"),
+        ("script", "text.json", "text is 3; it has to be a text"),
+        ("script", "calls.json", "calls is 7; it has to be a list of objects with a name"),
         ("script", "deep.json", "deep.json: the script cannot be used (it is nested too deep"),
     ],
 )
@@ -548,7 +550,12 @@ async def test_what_a_setup_names_is_looked_up_before_anything_is_asked(
     tmp_path: Path, key: str, name: str, problem: str
 ) -> None:
     async with eval_bench(tmp_path) as bench:
-        bench.write(ONE.replace('script = "good.json"', f'{key} = "{name}"'), good={"rules": 3})
+        bench.write(
+            ONE.replace('script = "good.json"', f'{key} = "{name}"'),
+            good={"rules": 3},
+            text={"default": [{"text": 3}]},
+            calls={"default": [{"calls": 7}]},
+        )
         (tmp_path / "evals/deep.json").write_text("[" * 100_000)
         assert problem in await bench.say(",eval.run try", "eval")
         assert await bench.facts() == []
