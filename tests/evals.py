@@ -18,7 +18,7 @@ from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import Model
-from bubbot.settings.loader import ModelSettings
+from bubbot.settings.loader import BotSettings, ModelSettings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from tests.made_settings import make_settings
@@ -87,7 +87,11 @@ def calls(name: str, **arguments: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def eval_bench(
-    home: Path, *sections: Any, scripts: Mapping[str, Mapping[str, Any]] | None = None, **wrappers: Any
+    home: Path,
+    *sections: Any,
+    scripts: Mapping[str, Mapping[str, Any]] | None = None,
+    bot: BotSettings = BotSettings.model_construct(),  # noqa: B008 - frozen
+    **wrappers: Any,
 ) -> AsyncIterator[EvalBench]:
     """Open a bot. `scripts` are those of its own models, by name."""
     made: dict[str, ScriptedModel] = {}
@@ -95,7 +99,7 @@ async def eval_bench(
     def choose(model: Model) -> Model:
         return made.setdefault(model.name, ScriptedModel((scripts or {}).get(model.name), name=model.name))
 
-    settings = make_settings(*sections, model=ModelSettings(name="scripted"))
+    settings = make_settings(*sections, model=ModelSettings(name="scripted"), bot=bot)
     ports = PortWrappers(model=choose, **wrappers)
-    async with open_app(settings, Home(home), channel_settings={"write": lambda _: None}, wrappers=ports) as bot:
-        yield EvalBench(home, bot, made)
+    async with open_app(settings, Home(home), channel_settings={"write": lambda _: None}, wrappers=ports) as opened:
+        yield EvalBench(home, opened, made)

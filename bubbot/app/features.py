@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from bubbot.app.budget import model_facts
 from bubbot.app.events import OWN_REFERENCES
@@ -18,7 +20,7 @@ from bubbot.app.models import ModelSet
 from bubbot.app.own_features import FEATURES, copying_events, find_parts, session_events
 from bubbot.app.people import personal_tapes
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.errors import BubbotError, ConfigError
+from bubbot.errors import BubbotError, ConfigError, ModelUnavailable
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
@@ -59,6 +61,7 @@ from bubbot.gateway.owner import OwnerChat, OwnerNames
 from bubbot.home import Home
 from bubbot.middleware import AroundDelivery, AroundModel
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
+from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.agents import Agent
 from bubbot.ports.channel import HUMAN_ORIGIN, TERMINAL_CHANNEL, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
@@ -208,6 +211,7 @@ class BotFeatures:
         if self.approvals is not None:
             kernel = replace(kernel, ask=self.approvals.ask, find_answer=self.approvals.service.find_answer)
         self._lasting: dict[str, Feature] = {}
+        self._eval_locks: MutableMapping[str, asyncio.Lock] = WeakValueDictionary()
         self._factories = {factory.name: factory for factory in factories}
         self._sections: dict[str, SettingsSection | None] = {}
         self.problems = FeatureProblems(kernel.now)
@@ -345,7 +349,13 @@ class BotFeatures:
             "search": lambda: search_feature(find_visits, kernel.find_heads),
             "agents": lambda: self._build_agents(settings, models),
             "replay": lambda: replay_feature(kernel, self.consents),
-            "judge.evals": lambda: evals_feature(kernel, self.consents),
+            "judge.evals": lambda: evals_feature(
+                kernel,
+                self.consents,
+                compose=partial(_compose_answerable, compose),
+                list_memories=self.memory.list_views if self.memory else tuple,
+                locks=self._eval_locks,
+            ),
             "usage": lambda: usage_feature(self._usage_reporter),
             "attachments": self._build_attachments(settings, models),
         }
@@ -498,6 +508,14 @@ class BotFeatures:
         """Remove the files that channels store for a session."""
         with suppress(FileNotFoundError):
             shutil.rmtree(session_folder(self._home.path, session))
+
+
+async def _compose_answerable(compose: Callable[[Turn], Awaitable[ComposedRequest]], turn: Turn) -> ComposedRequest:
+    """Build the next request of a turn. Raise `ModelUnavailable` if its model can answer none."""
+    composed = await compose(turn)
+    if isinstance(composed.model, UnconfiguredModel):
+        raise ModelUnavailable(str(composed.model.traits.notice).rstrip("."))
+    return composed
 
 
 async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:

@@ -30,7 +30,7 @@ MAX_WORD_COLUMNS = 30
 """The widest word or option with its meaning on the same line."""
 COMPLETE_VARIABLE = "_BUBBOT_COMPLETE"
 """Set by the completion scripts: the program prints completions instead of running the command."""
-_NEGATIVE_NUMBER = r"-\d[\d.]*"
+_NEGATIVE_NUMBER = r"-\d[\d.]*(?:[eE][+-]?\d+)?"
 _MARK = "\0"
 """A character that no argument can contain; it marks negative numbers while click reads a command line."""
 Translate: TypeAlias = Callable[[str], str]

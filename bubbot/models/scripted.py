@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from bubbot.errors import (
     ModelRefused,
     ModelUnavailable,
 )
+from bubbot.formatting import show_value
 from bubbot.ports.model import (
     ModelEvent,
     ModelOptions,
@@ -50,6 +51,8 @@ _HEAD = re.compile(
     r"^(\[\d{4}-\d\d-\d\d \d\d:\d\d\] )?([^\n\[]{0,64} \(#-?\d+\): )?(\[in reply to [^\n]*?: \"(?:[^\"\\]|\\.)*\"\] )?"
 )
 """The head of a message: its time, its sender in a group, the message it replies to."""
+MAX_SECONDS = 86_400
+"""The longest wait of a step."""
 _DEFAULT = [{"text": "You said: {text}"}]
 
 
@@ -121,13 +124,36 @@ class ScriptedModel:
 
 
 def _check_steps(steps: Any) -> Sequence[Mapping[str, Any]]:
-    """Return the steps of a rule. Raise `ValueError` if there are none, or for an unknown error."""
+    """Return the steps of a rule. Raise `ValueError` if there are none, or if one cannot be played."""
     if not isinstance(steps, (list, tuple)) or not steps or not all(isinstance(step, Mapping) for step in steps):
         raise ValueError(f"steps are {steps!r}; they have to be a list of objects, one at least")
     unknown = [step["error"] for step in steps if step.get("error", "overflow") not in _ERRORS]
     if unknown:
         raise ValueError(f"error is {unknown[0]!r}; it has to be one of {', '.join(_ERRORS)}")
+    for step in steps:
+        for key, is_right, form in _FORMS:
+            if key in step and not is_right(step[key]):
+                raise ValueError(f"{key} is {show_value(step[key])}; it has to be {form}")
     return steps
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= MAX_SECONDS
+
+
+def _is_calls(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(call, Mapping) and isinstance(call.get("name"), str) for call in value
+    )
+
+
+_FORMS: Sequence[tuple[str, Callable[[Any], bool], str]] = (
+    ("text", lambda value: isinstance(value, str), "a text"),
+    ("calls", _is_calls, "a list of objects with a name"),
+    ("delay", _is_duration, f"seconds from 0 to {MAX_SECONDS}"),
+    ("pace", _is_duration, f"seconds from 0 to {MAX_SECONDS}"),
+)
+"""What the values of a step have to be."""
 
 
 def _last_prompt(request: ModelRequest) -> tuple[str, int]:

@@ -108,7 +108,11 @@ class EvalHome:
         ended = [EvalEnded.of(entry) for entry in self.bench.entries(EVALS_TAPE, ENDED)]
         faults = [f"{key} stands there {count} times" for key, count in keys.items() if count != 1]
         faults += [] if len(started) == 1 else [f"it began {len(started)} times"]
-        faults += [] if [each.outcome for each in ended] == ["complete"] else [f"it ended so: {ended}"]
+        faults += (
+            []
+            if {(each.id, each.outcome) for each in ended} == {(started[0].id, "complete")}
+            else [f"it ended so: {ended}"]
+        )
         faults += [] if len(keys) == SETUPS * CASES * REPEATS else [f"there are {len(keys)} results"]
         return [*faults, *asyncio.run(damage(self.bench.home))]
 
@@ -155,6 +159,14 @@ def test_without_a_kill_it_ends_as_expected(tmp_path: Path) -> None:
 
 def test_a_killed_evaluation_goes_on_and_ends_as_without_a_kill(tmp_path: Path) -> None:
     assert kill_home(tmp_path / "home", 7, SAMPLE) == SAMPLE
+
+
+def test_a_killed_evaluation_that_is_typed_again_is_paid_once(tmp_path: Path) -> None:
+    home = EvalHome(tmp_path / "home")
+    assert home.live("append-evals:after#3") == KILLED
+    assert home.bench.run([COMMAND]) == 0, "the interrupted turn goes first, and the command after it"
+    assert home.find_faults() == []
+    assert len(home.bench.entries(EVALS_TAPE, ENDED)) == 2, "both were answered"
 
 
 @pytest.mark.proof

@@ -55,13 +55,11 @@ class PassFlips(Struct, frozen=True):
         gained: pass in the second setup only, by name.
         lost: pass in the first setup only, by name.
         p_value: the probability of flips at least as one-sided if the setups are equal; two-sided.
-        is_exact: from the binomial distribution; otherwise approximated.
     """
 
     gained: tuple[FlippedCase, ...]
     lost: tuple[FlippedCase, ...]
     p_value: float
-    is_exact: bool
 
 
 class SetupComparison(Struct, frozen=True):
@@ -70,23 +68,15 @@ class SetupComparison(Struct, frozen=True):
     Attributes:
         cases: how many count.
         left_out: cases without a score in one setup, by name. If judges failed more often in one, look here first.
-        mean_before: the mean over cases of the first setup's mean over repeats.
-        mean_after: that of the second.
-        difference: `mean_after` less `mean_before`.
+        difference: the mean over cases of the second setup's mean over repeats, less that of the first.
         interval: the 95 % interval of the difference; None for fewer than two cases.
-        differing: cases whose means differ.
-        flips: of pass and fail; None without a score that passes.
     """
 
     verdict: Verdict
     cases: int
     left_out: tuple[str, ...]
-    mean_before: float
-    mean_after: float
     difference: float
     interval: tuple[float, float] | None
-    differing: int
-    flips: PassFlips | None
 
 
 def compare_setups(
@@ -94,8 +84,6 @@ def compare_setups(
     after: Scores,
     *,
     seed: int,
-    pass_at: float | None = None,
-    is_lower_better: bool = False,
     resamples: int = RESAMPLES,
 ) -> SetupComparison:
     """Compare two setups. The same scores and seed give the same result, whatever the order of the cases.
@@ -103,8 +91,6 @@ def compare_setups(
     Args:
         before: scores of the first setup. A case may have other numbers of repeats in the two.
         after: scores of the second setup.
-        pass_at: the score from which a repeat passes, or up to which, if lower is better; None compares scores only.
-        is_lower_better: as with cost and time.
         resamples: at least `MIN_RESAMPLES`.
 
     Raises:
@@ -116,7 +102,7 @@ def compare_setups(
         for case, values in scores.items():
             if not all(map(isfinite, values)):
                 raise ValueError(f"case {case!r} has a score that is not a number: a judge that fails has no score")
-    cases = sorted(case for case in before.keys() & after.keys() if before[case] and after[case])
+    cases = _list_common(before, after)
     means_before, means_after = _list_means(before, cases), _list_means(after, cases)
     # 0.4 less 0.6 is not quite what 0.2 less 0.4 is: what only rounding tells apart is equal.
     grain = 1e-9 * max(map(abs, (*means_before, *means_after)), default=0.0)
@@ -125,15 +111,11 @@ def compare_setups(
     interval = (_drop_below(grain, interval[0]), _drop_below(grain, interval[1])) if interval else None
     differing = sum(map(bool, differences))
     return SetupComparison(
-        verdict=_decide(interval, differing, is_lower_better=is_lower_better),
+        verdict=_decide(interval, differing),
         cases=len(cases),
         left_out=tuple(sorted((before.keys() | after.keys()) - set(cases))),
-        mean_before=_mean(means_before),
-        mean_after=_mean(means_after),
         difference=_mean(differences),
         interval=interval,
-        differing=differing,
-        flips=None if pass_at is None else _find_flips(before, after, cases, pass_at, is_lower_better=is_lower_better),
     )
 
 
@@ -153,36 +135,39 @@ def resample_interval(differences: Sequence[float], *, seed: int, resamples: int
     return totals[place] / count, totals[-1 - place] / count
 
 
-def _decide(interval: tuple[float, float] | None, differing: int, *, is_lower_better: bool) -> Verdict:
+def _decide(interval: tuple[float, float] | None, differing: int) -> Verdict:
     if interval is None or differing < MIN_DIFFERING_CASES or interval[0] <= 0 <= interval[1]:
         return "no difference"
-    return "improvement" if (interval[0] > 0) is not is_lower_better else "regression"
+    return "improvement" if interval[0] > 0 else "regression"
 
 
-def _find_flips(
-    before: Scores, after: Scores, cases: Sequence[str], pass_at: float, *, is_lower_better: bool
-) -> PassFlips:
+def find_flips(before: Scores, after: Scores, *, pass_at: float) -> PassFlips:
+    """Find the cases that pass in one setup only.
+
+    Args:
+        pass_at: the score from which a repeat passes.
+    """
+
     def share(scores: Sequence[float]) -> float:
-        return sum((score <= pass_at) if is_lower_better else (score >= pass_at) for score in scores) / len(scores)
+        return sum(score >= pass_at for score in scores) / len(scores)
 
-    rates = [FlippedCase(case, share(before[case]), share(after[case])) for case in cases]
+    rates = [FlippedCase(case, share(before[case]), share(after[case])) for case in _list_common(before, after)]
     gained = tuple([each for each in rates if each.before <= 0.5 < each.after])
     lost = tuple([each for each in rates if each.after <= 0.5 < each.before])
-    p_value, is_exact = compute_mcnemar(len(gained), len(lost))
-    return PassFlips(gained, lost, p_value, is_exact)
+    return PassFlips(gained, lost, compute_mcnemar(len(gained), len(lost)))
 
 
-def compute_mcnemar(gained: int, lost: int) -> tuple[float, bool]:
-    """Return the two-sided p-value of McNemar's test, and true if it is exact.
+def compute_mcnemar(gained: int, lost: int) -> float:
+    """Return the two-sided p-value of McNemar's test.
 
     Above `MAX_EXACT_CASES` flips it is the normal approximation with a correction for continuity.
     """
     flips = gained + lost
     if flips > MAX_EXACT_CASES:
-        return erfc(max(0, abs(gained - lost) - 1) / sqrt(2 * flips)), False
+        return erfc(max(0, abs(gained - lost) - 1) / sqrt(2 * flips))
     # Each of the flips goes either way with the same probability. Integers: nothing is lost.
     tail = sum(comb(flips, each) for each in range(min(gained, lost) + 1))
-    return min(1.0, 2 * tail / 2**flips), True
+    return min(1.0, 2 * tail / float(2**flips))
 
 
 @lru_cache(maxsize=64)
@@ -208,6 +193,10 @@ def _student_share(angle: float, freedom: int) -> float:
 
 def _normal_tail(value: float) -> float:
     return erfc(value / sqrt(2)) / 2
+
+
+def _list_common(before: Scores, after: Scores) -> list[str]:
+    return sorted(case for case in before.keys() & after.keys() if before[case] and after[case])
 
 
 def _drop_below(grain: float, value: float) -> float:

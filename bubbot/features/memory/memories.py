@@ -125,6 +125,10 @@ class Memories:
         """Find the policy of an agent, or else of the chat. Without views there is nothing to choose, and nothing is read."""
         return await find_policy_of(tape, self.settings, self.sources.installed, agent.memory)
 
+    def list_views(self) -> tuple[str, ...]:
+        """List the names of the memory views that there are."""
+        return list_views(self.settings, self.sources.installed)
+
     async def plan(self, turn: Turn, only: MemorySnapshot | None = None) -> PlannedBlock:
         """Choose what the model is shown of the memory that the turn may see.
 

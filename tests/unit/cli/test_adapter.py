@@ -117,6 +117,17 @@ def test_a_negative_number_is_a_word(argv: tuple[str, ...]) -> None:
     assert typed(*argv, command=LISTED).id == -100
 
 
+class Scored(Args, frozen=True):
+    """A number that may be negative."""
+
+    score: Annotated[float, Argument("a number")]
+
+
+@pytest.mark.parametrize("word", ["-1e308", "-2.5E-3", "-1e+9", "-0.5"])
+def test_a_negative_number_in_scientific_notation_is_a_word(word: str) -> None:
+    assert typed(word, command=Command(name="try", run=run, args=Scored)).score == float(word)
+
+
 def test_a_negative_number_may_be_the_value_of_an_option() -> None:
     assert typed("1", "-f", "-5", command=LISTED).files == ("-5",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,13 +14,11 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandError, CommandRefused
 from bubbot.features.judge.evals.compare import EvalComparison, compare
-from bubbot.features.judge.evals.facts import CASE, EVALS_TAPE, EvalEnded, ended_key
+from bubbot.features.judge.evals.facts import CASE, EVALS_TAPE, EvalEnded, Fetch, ended_key
 from bubbot.features.judge.evals.library import EvalLibrary
 from bubbot.features.judge.evals.report import (
     EvalReport,
     EvalRow,
-    Fetch,
-    KnownEvaluation,
     WrittenReport,
     find_evaluation,
     list_evaluations,
@@ -118,11 +117,11 @@ class EvalCommands:
         spec = self._library.load(args.name).choose(args.setup, args.model.strip())
         if caller.turn is None:
             assert caller.context is not None
-            return await self._ask_bot(caller.context, args, len(spec.cases) * len(spec.setups) * spec.repeats)
+            return await self._ask_bot(caller.context, args, tuple(spec.setups))
         if not caller.has_power:
             raise CommandRefused("eval_only_owner")
         assert self._runner is not None
-        ended = await self._runner.run(caller.turn, spec, args.model.strip())
+        ended = await self._runner.run(caller.turn, spec)
         return await read_report(self._fetch, await find_evaluation(self._fetch, ended.id))
 
     @command(
@@ -155,14 +154,20 @@ class EvalCommands:
     @command("eval list", role=Role.OWNER, effect=READS_PEOPLE, rows="evaluations", is_direct=True)
     async def list(self) -> list[EvalRow]:
         """List the evaluations that ran, newest first, and how they stand."""
-        rows = []
-        for known in await list_evaluations(self._fetch):
-            started = known.started
-            count = await _count_results(self._fetch, known)
-            rows.append(EvalRow(started.id, started.name, known.began, known.state, count, started.planned))
-        return rows
+        counts = await _count_results(self._fetch)
+        return [
+            EvalRow(
+                each.started.id,
+                each.started.name,
+                each.began,
+                each.state,
+                counts[each.started.id],
+                each.started.planned,
+            )
+            for each in await list_evaluations(self._fetch)
+        ]
 
-    async def _ask_bot(self, context: CommandContext, args: RunEvalArgs, total: int) -> EvalReport:
+    async def _ask_bot(self, context: CommandContext, args: RunEvalArgs, setups: tuple[str, ...]) -> EvalReport:
         """Let the bot of the home run it in a turn at the terminal, and show how far it is.
 
         Raises:
@@ -174,7 +179,7 @@ class EvalCommands:
         line += f" {write_keyed('model', args.model.strip())}" if args.model.strip() else ""
         asking = asyncio.ensure_future(context.type_command(EVAL_SESSION, line, ""))
         try:
-            answer = await self._watch(asking, context, total)
+            answer = await self._watch(asking, context, args.name.strip(), setups)
         finally:
             asking.cancel()
             with suppress(asyncio.CancelledError):
@@ -185,21 +190,31 @@ class EvalCommands:
         ended = EvalEnded.of(found[-1])
         return await read_report(context.store.fetch, await find_evaluation(context.store.fetch, ended.id))
 
-    async def _watch(self, asking: asyncio.Future[TypedAnswer], context: CommandContext, total: int) -> TypedAnswer:
+    async def _watch(
+        self, asking: asyncio.Future[TypedAnswer], context: CommandContext, name: str, setups: tuple[str, ...]
+    ) -> TypedAnswer:
+        """Show how many results the newest evaluation of this name has that is not complete, until the bot answers."""
         fetch = context.store.fetch
         while True:
             done, _ = await asyncio.wait([asking], timeout=PROGRESS_SECONDS)
             if done:
                 return asking.result()
-            if known := (await list_evaluations(fetch))[:1]:
-                planned = known[0].started.planned if known[0].ended is None else total
-                context.on_progress(await _count_results(fetch, known[0]), planned)
+            running = [
+                each
+                for each in await list_evaluations(fetch)
+                if (each.started.name, each.started.setups) == (name, setups) and each.state in ("running", "denied")
+            ]
+            if running:
+                started = running[0].started
+                counts = await _count_results(fetch, running[0].entry)
+                context.on_progress(counts[started.id], started.planned)
 
 
-async def _count_results(fetch: Fetch, known: KnownEvaluation) -> int:
-    part = IdRanges(((known.entry, None),))
+async def _count_results(fetch: Fetch, first: int = 1) -> Counter[object]:
+    """Count the results that are on the tape from an entry on, by evaluation."""
+    part = IdRanges(((first, None),))
     found = (await fetch([TapeQuery(EVALS_TAPE, part, kinds=(Kind.EVENT,), names=(CASE,))]))[0]
-    return sum(entry.data.get("eval") == known.started.id for entry in found)
+    return Counter(entry.data.get("eval") for entry in found)
 
 
 async def open_evals(context: CommandContext) -> EvalCommands:

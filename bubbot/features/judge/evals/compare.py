@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
 
 from bubbot.errors import ValueInvalid
+from bubbot.features.judge.evals.facts import Fetch
 from bubbot.features.judge.evals.report import (
+    MAX_LINE_CHARS,
     EvalReport,
     EvalResult,
-    Fetch,
     SetupSummary,
     describe_failure,
     find_evaluation,
     format_number,
     format_summary,
     read_report,
-    shorten,
 )
-from bubbot.features.judge.statistics import Verdict, compare_setups
+from bubbot.features.judge.statistics import Verdict, compare_setups, find_flips
 from bubbot.formatting import did_you_mean
+from bubbot.runtime.calls import shorten
 from bubbot.texts import Texts
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class EvalComparison(Struct, frozen=True):
 
 
 async def compare(fetch: Fetch, before: str, after: str) -> EvalComparison:
-    """Compare two setups, each as `EVALUATION` or `EVALUATION:SETUP`. Raise `ValueInvalid` if there is no such one."""
+    """Compare two setups, each as `EVALUATION` or `EVALUATION:SETUP`. Raise `ValueInvalid` if there is no such one, or nothing to compare."""
     first = await _find_side(fetch, before)
     second = await _find_side(fetch, after)
     return compare_sides(first, second)
@@ -138,13 +139,22 @@ async def _find_side(fetch: Fetch, word: str) -> tuple[EvalReport, str]:
 
 
 def compare_sides(first: tuple[EvalReport, str], second: tuple[EvalReport, str]) -> EvalComparison:
-    """Compare a setup of a report with one of a report."""
+    """Compare a setup of a report with one of a report. Raise `ValueInvalid` if they have no case in common."""
     sides = [[each for each in report.results if each.setup == setup] for report, setup in (first, second)]
-    scores = [_list_scores(results) for results in sides]
-    found = compare_setups(*scores, seed=SEED)
-    passes = [_list_passes(results) for results in sides]
-    flips = compare_setups(*passes, seed=SEED, pass_at=1.0).flips
-    assert flips is not None  # since there is a score that passes
+    found = compare_setups(*(_list_values(results, "score") for results in sides), seed=SEED)
+    before, after = (
+        ComparedSide(report.id, report.name, setup, next(each for each in report.setups if each.setup == setup))
+        for report, setup in (first, second)
+    )
+    if not found.cases:
+        raise ValueInvalid(
+            "eval_nothing_common",
+            before=_name(before),
+            after=_name(after),
+            first=before.summary.results,
+            second=after.summary.results,
+        )
+    flips = find_flips(*(_list_values(results, "has_passed") for results in sides), pass_at=1.0)
     flipped = [
         FlippedResult(
             each.case,
@@ -155,10 +165,6 @@ def compare_sides(first: tuple[EvalReport, str], second: tuple[EvalReport, str])
         for is_lost, cases in ((True, flips.lost), (False, flips.gained))
         for each in cases
     ]
-    before, after = (
-        ComparedSide(report.id, report.name, setup, next(each for each in report.setups if each.setup == setup))
-        for report, setup in (first, second)
-    )
     return EvalComparison(
         before=before,
         after=after,
@@ -175,23 +181,13 @@ def compare_sides(first: tuple[EvalReport, str], second: tuple[EvalReport, str])
     )
 
 
-def _list_scores(results: Sequence[EvalResult]) -> dict[str, list[float]]:
-    """List the scores by case. A result without an answer scores 0: a setup must not gain by failing."""
-    scores: dict[str, list[float]] = {each.case: [] for each in results}
+def _list_values(results: Sequence[EvalResult], name: Literal["score", "has_passed"]) -> dict[str, list[float]]:
+    """List a value of the results by case, without those that have none."""
+    values: dict[str, list[float]] = {each.case: [] for each in results}
     for each in results:
-        if each.failure:
-            scores[each.case].append(0.0)
-        elif each.score is not None:
-            scores[each.case].append(each.score)
-    return scores
-
-
-def _list_passes(results: Sequence[EvalResult]) -> dict[str, list[float]]:
-    passes: dict[str, list[float]] = {each.case: [] for each in results}
-    for each in results:
-        if each.has_passed is not None:
-            passes[each.case].append(float(each.has_passed))
-    return passes
+        if (value := getattr(each, name)) is not None:
+            values[each.case].append(float(value))
+    return values
 
 
 def _pick(results: Sequence[EvalResult], case: str, *, has_passed: bool) -> EvalResult:
@@ -235,5 +231,5 @@ def _name(side: ComparedSide) -> str:
 
 
 def _describe(result: EvalResult) -> str:
-    said = shorten(result.answer)
+    said = shorten(result.answer, MAX_LINE_CHARS)
     return said if result.has_passed else f"{said} [{describe_failure(result)}]".strip()

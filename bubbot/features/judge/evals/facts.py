@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fact import Fact
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.references import BlobDigest, SessionId, TapeSpans
 
 EVALS_TAPE = "bubbot/evals"
@@ -16,6 +18,7 @@ Outcome: TypeAlias = Literal["complete", "budget", "denied"]
 """How an evaluation ended. `budget`: its tokens were used up. `denied`: a budget of the bot, or a rate, stopped it; to run it
 again goes on with it."""
 MAX_QUESTION_CHARS = 500
+Fetch: TypeAlias = Callable[[Sequence[TapeQuery]], Awaitable[Sequence[Sequence[TapeEntry]]]]
 
 
 class EvalStarted(Fact, frozen=True):
@@ -25,11 +28,11 @@ class EvalStarted(Fact, frozen=True):
         id: its id.
         name: of its file.
         title: what people read.
-        spec: what is evaluated, as JSON.
+        spec: what is evaluated, as JSON, with what its setups rest on.
         version: the version of bubbot.
         setups: their names.
         planned: results that it needs; cases that are left out count.
-        model: the model that was asked for; empty for those of the setups.
+        request: the message that asked for it.
     """
 
     EVENTS = ("eval/started",)
@@ -40,7 +43,7 @@ class EvalStarted(Fact, frozen=True):
     version: str
     setups: tuple[str, ...]
     planned: int
-    model: str = ""
+    request: str = ""
 
 
 class JudgeScore(Struct, frozen=True):
@@ -82,14 +85,16 @@ class EvalCaseEnded(Fact, frozen=True):
         tape: its tape; empty for a made case.
         rests_on: what the answer rests on, on that tape and others.
         question: the beginning of the message that was answered.
-        answer: the answer; empty for none.
+        answer: the answer, as far as judges read it; empty for none.
+        cut: characters of the answer that followed.
+        preferences: what judges that compare said of it beside the answer of the first setup: 1 if it is better, -1 if it is worse.
         calls: the tools that were called, in order.
         not_run: calls of tools that had no result, and were not run.
         scores: what each judge said.
-        score: the mean of their points, by weight; None without any, and if a judge failed.
+        score: the mean of their points, by weight; 0 without an answer: a setup must not gain by failing. None without any points, and if a
+            judge failed.
         has_passed: every judge's score passes; None if a judge failed or none gives a score.
         model: the model that answered.
-        steps: model calls.
         input_tokens: tokens read, without those of judges.
         output_tokens: tokens written.
         judge_tokens: tokens of judges.
@@ -115,13 +120,14 @@ class EvalCaseEnded(Fact, frozen=True):
     score: float | None
     has_passed: bool | None
     model: str
-    steps: int
     input_tokens: int
     output_tokens: int
     judge_tokens: int
     cost: float | None
     seconds: float
     failure: str = ""
+    cut: int = 0
+    preferences: tuple[JudgeScore, ...] = ()
 
     def quoted_texts(self) -> Iterator[tuple[Sequence[object], str]]:
         """Yield the message that was answered, by the first entry that the answer rests on."""
@@ -186,3 +192,18 @@ def case_key(evaluation: str, setup: str, case: str, repeat: int) -> str:
 def ended_key(turn: str) -> str:
     """Return the key of the end of an evaluation in a turn."""
     return f"eval-ended:{turn}"
+
+
+async def read_results(fetch: Fetch, evaluation: str, first: int) -> list[tuple[TapeEntry, EvalCaseEnded | None]]:
+    """Read the results of an evaluation in the order of the tape, each with its entry; erased ones have no fact.
+
+    Args:
+        first: the entry of its beginning.
+    """
+    part, prefix = IdRanges(((first, None),)), f"{started_key(evaluation)}:"
+    found = (await fetch([TapeQuery(EVALS_TAPE, part, kinds=(Kind.EVENT,))]))[0]
+    return [
+        (entry, None if entry.erased else EvalCaseEnded.try_of(entry))
+        for entry in found
+        if (entry.key or "").startswith(prefix) and (entry.erased or entry.name == CASE)
+    ]

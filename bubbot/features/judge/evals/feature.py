@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+
 from bubbot.command import make_tools
 from bubbot.feature import Feature, Kernel
 from bubbot.features.judge.evals.commands import EVAL_TIMEOUT_SECONDS, EvalCommands
@@ -9,16 +12,20 @@ from bubbot.features.judge.evals.facts import EVALS_TAPE
 from bubbot.features.judge.evals.library import EvalLibrary
 from bubbot.features.judge.evals.runner import EvalRunner
 from bubbot.ports.people import AsksConsent
+from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import ComposedRequest
 
 
-def evals_feature(kernel: Kernel, consents: AsksConsent) -> Feature:
-    """Build the parts of a feature.
-
-    Args:
-        kernel: of the running bot.
-        consents: knows who allows that models are compared with their words.
-    """
-    runner = EvalRunner(kernel, consents)
+def evals_feature(
+    kernel: Kernel,
+    consents: AsksConsent,
+    *,
+    compose: Callable[[Turn], Awaitable[ComposedRequest]],
+    list_memories: Callable[[], Sequence[str]],
+    locks: MutableMapping[str, asyncio.Lock],
+) -> Feature:
+    """Build the parts of a feature; see `EvalRunner`."""
+    runner = EvalRunner(kernel, consents, compose=compose, list_memories=list_memories, locks=locks)
     commands = EvalCommands(EvalLibrary(kernel.home), kernel.open_tape(EVALS_TAPE).fetch, runner)
     return Feature(
         name="judge.evals",

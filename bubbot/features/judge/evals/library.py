@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from bubbot.errors import ValueInvalid
-from bubbot.features.judge.evals.judging import check_judge
 from bubbot.features.judge.evals.spec import EvalSpec, load_spec
 from bubbot.formatting import did_you_mean
 
@@ -14,6 +14,8 @@ EVALS_FOLDER = "evals"
 """The folder of evaluations in a home."""
 SUITES = ("everyday",)
 """The suites of the package: folders of `suites`, each with a file of its name."""
+_NAME = re.compile(r"[\w.-]{1,64}")
+"""Of a file; a colon would stand before a setup."""
 
 
 class EvalLibrary:
@@ -24,7 +26,11 @@ class EvalLibrary:
 
     def list_names(self) -> list[str]:
         """List the names, those of the home first."""
-        own = sorted(path.stem for path in self._folder.glob("*.toml")) if self._folder.is_dir() else []
+        own = (
+            sorted(path.stem for path in self._folder.glob("*.toml") if _NAME.fullmatch(path.stem))
+            if self._folder.is_dir()
+            else []
+        )
         return list(dict.fromkeys([*own, *SUITES]))
 
     def load(self, name: str) -> EvalSpec:
@@ -37,6 +43,6 @@ class EvalLibrary:
             )
         path = self._folder / f"{name}.toml"
         if path.is_file():
-            return load_spec(path, check_judge)
+            return load_spec(path)
         with as_file(files("bubbot.features.judge.evals") / "suites" / name) as folder:
-            return load_spec(folder / f"{name}.toml", check_judge)
+            return load_spec(folder / f"{name}.toml")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from bubbot.features.judge.evals.facts import EVALS_TAPE, STARTED, EvalStarted
+from bubbot.features.judge.evals.facts import EVALS_TAPE, STARTED, EvalStarted, read_results
 from bubbot.features.judge.evals.report import (
     STATE_SENTENCES,
     EvalReport,
@@ -14,7 +14,6 @@ from bubbot.features.judge.evals.report import (
     list_evaluations,
     list_facts,
 )
-from bubbot.features.judge.evals.runner import read_results
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -17,11 +17,14 @@ from bubbot.features.judge.evals.facts import (
     EvalCaseEnded,
     EvalEnded,
     EvalStarted,
+    Fetch,
     JudgeScore,
     Outcome,
+    read_results,
 )
-from bubbot.features.judge.evals.runner import read_results
-from bubbot.formatting import did_you_mean
+from bubbot.features.judge.statistics import compute_mcnemar
+from bubbot.formatting import did_you_mean, replace_controls
+from bubbot.runtime.calls import shorten
 from bubbot.shell_command import IsoTime
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -30,7 +33,6 @@ from bubbot.texts import Texts
 if TYPE_CHECKING:
     from bubbot.command import Caller
 
-Fetch: TypeAlias = Callable[[Sequence[TapeQuery]], Awaitable[Sequence[Sequence[TapeEntry]]]]
 State: TypeAlias = Outcome | Literal["running"]
 STATE_SENTENCES = {
     "running": "eval_state_running",
@@ -44,6 +46,26 @@ MAX_LISTED = 50
 MAX_LINE_CHARS = 200
 
 
+class Preference(Struct, frozen=True):
+    """What a judge that compares says of a setup beside the first one, over cases.
+
+    Attributes:
+        judge: its name.
+        better: cases in which the answers of this setup are better, over their repeats.
+        worse: those of the first setup are.
+        ties: neither is.
+        failures: comparisons that failed; they count nowhere.
+        p_value: of the sign test of the cases that are no tie.
+    """
+
+    judge: str
+    better: int
+    worse: int
+    ties: int
+    failures: int
+    p_value: float
+
+
 class SetupSummary(Struct, frozen=True):
     """The results of a setup.
 
@@ -53,11 +75,12 @@ class SetupSummary(Struct, frozen=True):
         results: how many there are.
         failures: those without an answer.
         judge_failures: those of which a judge failed: they count in neither the mean nor the pass rate.
-        mean: the mean over cases of the mean over their repeats; None without a score.
+        mean: the mean over cases of the mean over their repeats; an answer that failed counts 0. None without a score.
         pass_rate: the share of the results that pass, from 0 to 1; those without an answer do not pass. None without any.
         tokens: of all results, those of judges included.
         cost: US dollars of all results; None if unknown.
         seconds: the mean time of an answer; None without results.
+        preferences: what judges that compare say of it beside the first setup.
     """
 
     setup: str
@@ -70,6 +93,7 @@ class SetupSummary(Struct, frozen=True):
     tokens: int
     cost: float | None
     seconds: float | None
+    preferences: tuple[Preference, ...] = ()
 
 
 class EvalResult(Struct, frozen=True):
@@ -81,11 +105,13 @@ class EvalResult(Struct, frozen=True):
         repeat: which time it was, from 1.
         chat: the chat of a slice; empty for a made case.
         question: the beginning of the message that was answered.
-        answer: the answer; empty for none.
+        answer: the answer, as far as judges read it; empty for none.
+        cut: characters of the answer that followed.
+        preferences: what judges that compare said of it beside the answer of the first setup: 1 if it is better, -1 if it is worse.
         calls: the tools that were called, in order.
         not_run: calls of tools that had no result, and were not run.
         scores: what each judge said.
-        score: the mean of their points, by weight; None without any, and if a judge failed.
+        score: the mean of their points, by weight; 0 without an answer. None without any points, and if a judge failed.
         has_passed: every judge's score passes; None if a judge failed or none gives a score.
         tokens: those of judges included.
         cost: US dollars; None if unknown.
@@ -108,6 +134,8 @@ class EvalResult(Struct, frozen=True):
     cost: float | None
     seconds: float
     failure: str = ""
+    cut: int = 0
+    preferences: tuple[JudgeScore, ...] = ()
 
     @classmethod
     def of(cls, fact: EvalCaseEnded) -> EvalResult:
@@ -255,7 +283,7 @@ def build_report(known: KnownEvaluation, found: Sequence[tuple[TapeEntry, EvalCa
     return EvalReport(
         id=started.id,
         name=started.name,
-        title=started.title,
+        title=replace_controls(shorten(started.title, MAX_LINE_CHARS)),
         began=known.began,
         version=started.version,
         digest=started.spec,
@@ -297,7 +325,23 @@ def summarise(setup: str, facts: Sequence[EvalCaseEnded]) -> SetupSummary:
         tokens=sum(fact.tokens for fact in facts),
         cost=fsum(costs) if costs and len(costs) == len(facts) else None,
         seconds=fsum(fact.seconds for fact in facts) / len(facts) if facts else None,
+        preferences=tuple(
+            _count_preferences(name, facts)
+            for name in dict.fromkeys(each.name for fact in facts for each in fact.preferences)
+        ),
     )
+
+
+def _count_preferences(judge: str, facts: Sequence[EvalCaseEnded]) -> Preference:
+    by_case: dict[str, list[float]] = {}
+    said = [(fact.case, each) for fact in facts for each in fact.preferences if each.name == judge]
+    for case, each in said:
+        if each.score is not None:
+            by_case.setdefault(case, []).append(each.score)
+    sums = [fsum(scores) for scores in by_case.values()]
+    better, worse = sum(each > 0 for each in sums), sum(each < 0 for each in sums)
+    failures = sum(bool(each.failure) for _, each in said)
+    return Preference(judge, better, worse, len(sums) - better - worse, failures, compute_mcnemar(better, worse))
 
 
 def format_report(report: EvalReport, texts: Texts, *, with_words: bool) -> str:
@@ -323,17 +367,19 @@ def format_report(report: EvalReport, texts: Texts, *, with_words: bool) -> str:
             texts.say("eval_failed", setup=each.setup, case=each.case, repeat=each.repeat, why=describe_failure(each))
         )
         if each.answer:
-            lines.append(f"  {shorten(each.answer)}")
+            lines.append(f"  {shorten(each.answer, MAX_LINE_CHARS)}")
+        if each.cut:
+            lines.append(texts.say("eval_cut", count=each.cut))
     if with_words and len(failed) > MAX_LISTED:
         lines.append(texts.say("eval_more", count=len(failed) - MAX_LISTED))
     return "\n".join(lines)
 
 
 def format_summary(summary: SetupSummary, texts: Texts) -> str:
-    """Write the line of a setup."""
-    return texts.say(
+    """Write the line of a setup, and one for each judge that compares it with the first."""
+    line = texts.say(
         "eval_setup",
-        setup=summary.setup,
+        setup=summary.setup + (f" ({replace_controls(summary.model)})" if summary.model else ""),
         mean=format_number(summary.mean),
         rate="–" if summary.pass_rate is None else f"{summary.pass_rate:.0%}",
         results=summary.results,
@@ -342,6 +388,20 @@ def format_summary(summary: SetupSummary, texts: Texts) -> str:
         tokens=summary.tokens,
         cost=texts.say("eval_no_cost") if summary.cost is None else f"${summary.cost:.4f}",
         seconds="–" if summary.seconds is None else f"{summary.seconds:.2f}",
+    )
+    return "\n".join([line, *(format_preference(each, texts) for each in summary.preferences)])
+
+
+def format_preference(preference: Preference, texts: Texts) -> str:
+    """Write what a judge that compares says of a setup."""
+    return texts.say(
+        "eval_preference",
+        judge=preference.judge,
+        better=preference.better,
+        worse=preference.worse,
+        ties=preference.ties,
+        failures=preference.failures,
+        p_value=f"{preference.p_value:.3f}",
     )
 
 
@@ -353,18 +413,12 @@ def format_number(value: float | None) -> str:
 def describe_failure(result: EvalResult) -> str:
     """Say why a result does not pass: the failure, or what the judges said that did not pass."""
     if result.failure:
-        return shorten(result.failure)
+        return shorten(result.failure, MAX_LINE_CHARS)
     wrong = [each for each in result.scores if each.failure or each.has_passed is False] or result.scores
     return "; ".join(
-        f"{each.name}: {shorten(each.failure or each.rationale or each.label or format_number(each.score))}"
+        f"{each.name}: {shorten(each.failure or each.rationale or each.label or format_number(each.score), MAX_LINE_CHARS)}"
         for each in wrong
     )
-
-
-def shorten(text: str) -> str:
-    """Return the beginning of a text, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_LINE_CHARS else f"{line[: MAX_LINE_CHARS - 1]}…"
 
 
 def render_report(report: EvalReport, texts: Texts) -> bytes:
@@ -379,6 +433,7 @@ def render_report(report: EvalReport, texts: Texts) -> bytes:
         say=texts.say,
         number=format_number,
         why=describe_failure,
+        preference=lambda each: format_preference(each, texts),
         language=texts.language if texts.is_translated else "en",
         states=STATE_SENTENCES,
     )

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import itertools
 import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
 
 from bubbot import __version__, plugins
+from bubbot.concurrency import task_group
 from bubbot.errors import (
     BubbotError,
     ConfigError,
@@ -26,7 +32,6 @@ from bubbot.errors import (
 )
 from bubbot.feature import Kernel
 from bubbot.features.judge.evals.facts import (
-    CASE,
     ENDED,
     EVALS_TAPE,
     MAX_QUESTION_CHARS,
@@ -38,10 +43,11 @@ from bubbot.features.judge.evals.facts import (
     Outcome,
     case_key,
     ended_key,
+    read_results,
     started_key,
 )
 from bubbot.features.judge.evals.judging import judge_answer
-from bubbot.features.judge.evals.spec import EvalJudge, EvalSetup, EvalSpec, SpecInvalid
+from bubbot.features.judge.evals.spec import EvalCase, EvalJudge, EvalSetup, EvalSpec, SpecInvalid
 from bubbot.features.judge.evals.talks import (
     PURPOSE,
     CaseGone,
@@ -56,10 +62,13 @@ from bubbot.features.judge.judges.rubric import Ask
 from bubbot.formatting import clean, did_you_mean, show_value
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.agents import NO_MEMORY, Agent
+from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ToolCall
 from bubbot.ports.people import Account, AsksConsent
 from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.runtime.effects import runs_again
 from bubbot.runtime.rerun import RecordedResults
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps
@@ -67,6 +76,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import IdRanges, Span, TapeQuery, cut_spans, union
+from bubbot.tape.withheld import reading_for_model
 from bubbot.tool import EffectKind, ToolOutput
 
 log = logging.getLogger(__name__)
@@ -74,10 +84,17 @@ log = logging.getLogger(__name__)
 NOT_RUN = "not run: in this evaluation nothing is done, and there is no result for this call"
 """The answer to a call that has no result."""
 REFUSED = "refused: in this evaluation no tool may run"
+RESERVED_OUTPUT_TOKENS = 4_096
+"""Tokens that are reserved for what a model writes, if its requests set no limit."""
 ERROR_PREFIX = "error:"
 """The beginning of a made result that is a failed call."""
-MAX_ANSWER_CHARS = 16_000
+MAX_ANSWER_CHARS = 64_000
+"""Characters of an answer that judges read, and that its result has."""
 MAX_FAILURE_CHARS = 1_000
+
+
+CaseJob: TypeAlias = tuple[str, PlannedCase, int]
+"""A case under a setup, and which time it is."""
 
 
 class EvalBudgetExceeded(ModelError):
@@ -98,7 +115,8 @@ class Evaluation:
         first: the entry of its beginning.
         done: the keys of the results that are stored.
         tokens: what its models read and wrote so far.
-        reserved: tokens of calls under way.
+        reserved: tokens of calls under way, and of what they may write.
+        settled: set whenever a call is over.
         people: whose words each case has, but those of who asks; None if it is not known.
     """
 
@@ -108,6 +126,7 @@ class Evaluation:
     done: set[str]
     tokens: int = 0
     reserved: int = 0
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
     people: dict[str, frozenset[Account] | None] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
@@ -132,6 +151,7 @@ class CaseAttempt:
         seconds: how long the answer took.
         judge_tokens: what its judges used.
         stopped: what ended a judge, and ends the evaluation.
+        limit: of the time of the answer.
     """
 
     evaluation: Evaluation
@@ -146,6 +166,7 @@ class CaseAttempt:
     is_judging: bool = False
     judge_tokens: int = 0
     stopped: BubbotError | None = None
+    limit: asyncio.Timeout | None = None
 
     def find_result(self, call: ToolInvocation) -> str | None:
         """Return the result of a call; None if it has none."""
@@ -164,76 +185,149 @@ class CaseAttempt:
 class EvalRunner:
     """Runs evaluations of a bot."""
 
-    def __init__(self, kernel: Kernel, consents: AsksConsent, elapsed: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        consents: AsksConsent,
+        *,
+        compose: Callable[[Turn], Awaitable[ComposedRequest]],
+        list_memories: Callable[[], Sequence[str]],
+        locks: MutableMapping[str, asyncio.Lock],
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Build it.
 
         Args:
             kernel: opens talks that are thrown away.
             consents: knows who allows that models are compared with their words.
+            compose: builds the next request of a turn. Raises `ModelError` if its model cannot be asked.
+            list_memories: returns the names of the memory views.
+            locks: of the evaluations that run, by what is evaluated; they outlast a reload.
             elapsed: a monotonic clock in seconds.
         """
         self._kernel = kernel
         self._consents = consents
+        self._compose = compose
+        self._list_memories = list_memories
+        self._locks = locks
         self._elapsed = elapsed
         self._tape = kernel.open_tape(EVALS_TAPE)
 
-    async def run(self, turn: Turn, spec: EvalSpec, model: str = "") -> EvalEnded:
-        """Run what an evaluation lacks. One of the same digest that was cut off or denied goes on.
+    async def run(self, turn: Turn, spec: EvalSpec) -> EvalEnded:
+        """Run what an evaluation lacks. One of the same digest that was cut off or denied goes on; who asks for one that runs
+        waits for its end.
 
         Every result is durable as soon as it is complete.
 
         Raises:
-            SpecInvalid: a strategy is unknown.
+            SpecInvalid: a model, a strategy, a memory view or a script cannot be used.
             EntryNotFound: a chat is unknown.
         """
-        self._check(spec)
-        planned = await plan_cases(self._kernel, spec.cases)
-        evaluation = await self._begin(turn, spec, planned, model)
-        if isinstance(evaluation, EvalEnded):
-            return evaluation
+        spec = replace(spec, basis=await self._describe_setups(turn, spec))
         scripts = _load_scripts(spec, self._kernel)
-        jobs = self._list_jobs(evaluation, await self._choose_allowed(turn, evaluation, planned))
-        await _run_together([self._work(turn, evaluation, jobs, scripts) for _ in range(spec.parallel)])
-        ended = EvalEnded(
-            evaluation.id,
-            turn.id,
-            turn.inbounds[0].inbound.external_id,
-            evaluation.outcome,
-            evaluation.problem,
-            tuple(evaluation.left_out),
-            tuple(dict.fromkeys(evaluation.gone)),
-        )
+        planned = await plan_cases(self._kernel, spec.cases)
+        lock = self._locks.setdefault(spec.digest, asyncio.Lock())
+        async with lock:
+            evaluation = await self._begin(turn, spec, planned)
+            if isinstance(evaluation, EvalEnded):
+                return evaluation
+            jobs = self._list_jobs(evaluation, await self._choose_allowed(turn, evaluation, planned))
+            async with task_group() as group:
+                for _ in range(spec.parallel):
+                    group.create_task(self._work(turn, evaluation, jobs, scripts))
+            return await self._end(
+                turn,
+                EvalEnded(
+                    evaluation.id,
+                    "",
+                    "",
+                    evaluation.outcome,
+                    evaluation.problem,
+                    tuple(evaluation.left_out),
+                    tuple(dict.fromkeys(evaluation.gone)),
+                ),
+            )
+
+    async def _end(self, turn: Turn, ended: EvalEnded) -> EvalEnded:
+        """Store the end of an evaluation as that of this turn."""
+        ended = replace(ended, turn=turn.id, request=turn.inbounds[0].inbound.external_id)
         await self._tape.append([ended.to_entry(key=ended_key(turn.id))])
         return ended
 
-    def _check(self, spec: EvalSpec) -> None:
-        problems = [
-            f"setups.{name}.strategy: there is no context strategy {show_value(setup.strategy)}"
-            + did_you_mean(setup.strategy, self._kernel.strategies.selectors, before="; ")
-            for name, setup in spec.setups.items()
-            if setup.strategy and not self._kernel.strategies.has(setup.strategy)
-        ]
+    async def _describe_setups(self, turn: Turn, spec: EvalSpec) -> dict[str, Mapping[str, str]]:
+        """Return what each setup rests on: its model, its strategy, and a digest of its prompt, tools and parameters.
+
+        Raises:
+            SpecInvalid: something that a setup or a judge names is unknown.
+        """
+        memories, strategies = (NO_MEMORY, *self._list_memories()), self._kernel.strategies
+        problems, basis = list[str](), dict[str, Mapping[str, str]]()
+        for name, setup in spec.setups.items():
+            path = f"setups.{name}"
+            if setup.strategy and not strategies.has(setup.strategy):
+                hint = did_you_mean(setup.strategy, strategies.selectors, before="; ")
+                problems.append(f"{path}.strategy: there is no context strategy {show_value(setup.strategy)}{hint}")
+            if setup.memory and setup.memory not in memories:
+                there = f"; there are: {', '.join(memories)}"
+                hint = did_you_mean(setup.memory, memories, otherwise=there, before="; ")
+                problems.append(f"{path}.memory: there is no memory view {show_value(setup.memory)}{hint}")
+            try:
+                basis[name] = await self._describe_setup(turn, setup)
+            except ModelError as error:
+                problems.append(f"{path}.model: {error}")
+        for place, judge in enumerate(spec.judges):
+            if model := judge.settings.get("model"):
+                try:
+                    await self._describe_setup(turn, EvalSetup(model=str(model)))
+                except ModelError as error:
+                    problems.append(f"judges[{place}].model: {error}")
         if problems:
             raise SpecInvalid(problems)
+        return basis
 
-    async def _begin(
-        self, turn: Turn, spec: EvalSpec, planned: Sequence[PlannedCase], model: str
-    ) -> Evaluation | EvalEnded:
-        """Begin an evaluation, or go on with one; return its end if this very message has it already."""
-        request = turn.inbounds[0].inbound.external_id
+    async def _describe_setup(self, turn: Turn, setup: EvalSetup) -> Mapping[str, str]:
+        """Build a request as a setup would, on a day and with a message that are always the same. Raise `ModelError`."""
+        made = PlannedCase("", EvalCase(message="-"))
+        talk = await open_talk(turn, self._kernel, made, replace(setup, memory=NO_MEMORY), ())
+        talk.turn.now = lambda: datetime(2000, 1, 1, tzinfo=UTC)
+        try:
+            with reading_for_model():
+                composed = await self._compose(talk.turn)
+        finally:
+            await talk.discard()
+        digest = dataclasses.replace(composed.request, messages=(), texts=()).digest()
+        return {"model": composed.model.name, "strategy": str(composed.view["selector"]), "request": digest}
+
+    async def _begin(self, turn: Turn, spec: EvalSpec, planned: Sequence[PlannedCase]) -> Evaluation | EvalEnded:
+        """Begin an evaluation, or go on with one; return its end if it ended since the message of the turn came.
+
+        Raises:
+            SpecInvalid: an earlier attempt of this very message ran another evaluation.
+        """
+        inbound = turn.inbounds[0].inbound
+        inbox = self._kernel.open_tape(f"{INBOX_PREFIX}{inbound.channel}").shard(inbound.session)
+        came = (await inbox.entry(turn.inbounds[0].id)).date
         names = (STARTED, ENDED)
         facts = (await self._tape.fetch([TapeQuery(EVALS_TAPE, kinds=(Kind.EVENT,), names=names)]))[0]
-        ends = {fact.id: fact for entry in facts if entry.name == ENDED if (fact := EvalEnded.try_of(entry))}
-        for end in ends.values():
-            if end.request == request and end.outcome != "denied":
+        ends = {end.id: (entry.date, end) for entry in facts if entry.name == ENDED if (end := EvalEnded.try_of(entry))}
+        for date, end in ends.values():
+            if date > came and end.request == inbound.external_id and end.outcome != "denied":
                 return end
         for entry in reversed(facts):
             started = EvalStarted.try_of(entry) if entry.name == STARTED else None
-            if started is None or started.spec != spec.digest or started.version != __version__:
+            if started is None:
                 continue
-            known = ends.get(started.id)
-            if known is None or known.outcome == "denied":
-                return await self._resume(started.id, spec, entry.id)
+            date, known = ends.get(started.id, ("", None))
+            if started.spec == spec.digest and started.version == __version__:
+                if known is None or known.outcome == "denied":
+                    return await self._resume(started.id, spec, entry.id)
+                if date > came:
+                    return await self._end(turn, known)
+                break
+            if known is None and entry.date > came and started.request == inbound.external_id and runs_again(turn):
+                raise SpecInvalid(
+                    [f"{spec.name}: bubbot or what is evaluated changed since it was cut off: type the command again"]
+                )
         name = self._kernel.new_id()[:12]
         digest = await self._tape.put_blob(spec.to_json().encode())
         started = EvalStarted(
@@ -244,7 +338,7 @@ class EvalRunner:
             version=__version__,
             setups=tuple(spec.setups),
             planned=len(planned) * len(spec.setups) * spec.repeats,
-            model=model,
+            request=inbound.external_id,
         )
         (entry,) = await self._tape.append([started.to_entry(key=started_key(name))])
         return Evaluation(name, spec, entry.id, set())
@@ -275,24 +369,29 @@ class EvalRunner:
             evaluation.left_out.append(planned.name)
         return False
 
-    def _list_jobs(
-        self, evaluation: Evaluation, planned: Sequence[PlannedCase]
-    ) -> Iterator[tuple[str, PlannedCase, int]]:
-        """Yield what has no result yet: all setups of a case, then the next case, so that a part can be compared."""
+    def _list_jobs(self, evaluation: Evaluation, planned: Sequence[PlannedCase]) -> Iterator[list[CaseJob]]:
+        """Yield what has no result yet: all setups of a case, then the next case, so that a part can be compared.
+
+        What is in one list runs one after the other: judges that compare need the answer of the first setup.
+        """
+        is_compared = any(judge.compares for judge in evaluation.spec.judges)
         for repeat in range(1, evaluation.spec.repeats + 1):
             for each in planned:
-                for setup in evaluation.spec.setups:
-                    if case_key(evaluation.id, setup, each.name, repeat) not in evaluation.done:
-                        yield setup, each, repeat
+                jobs = [
+                    (setup, each, repeat)
+                    for setup in evaluation.spec.setups
+                    if case_key(evaluation.id, setup, each.name, repeat) not in evaluation.done
+                ]
+                yield from [jobs] if is_compared else ([job] for job in jobs)
 
     async def _work(
         self,
         turn: Turn,
         evaluation: Evaluation,
-        jobs: Iterator[tuple[str, PlannedCase, int]],
+        jobs: Iterator[list[CaseJob]],
         scripts: Mapping[str, Model],
     ) -> None:
-        for setup, planned, repeat in jobs:
+        for setup, planned, repeat in itertools.chain.from_iterable(jobs):
             if evaluation.outcome != "complete":
                 return
             if not await self._is_allowed(evaluation, planned):  # a withdrawal holds at once
@@ -330,7 +429,7 @@ class EvalRunner:
         self,
         host: Turn,
         evaluation: Evaluation,
-        job: tuple[str, PlannedCase, int],
+        job: CaseJob,
         scripts: Mapping[str, Model],
     ) -> tuple[EvalCaseEnded, list[TapeEntry], Sequence[TapeEntry]]:
         """Run a case and judge its answer; return the result, the steps that say what it cost, and the entries that it quotes.
@@ -346,13 +445,11 @@ class EvalRunner:
         attempt = CaseAttempt(evaluation, options, results, scripts.get(options.script))
         talk = await open_talk(host, self._kernel, planned, options, [attempt])
         attempt.record = talk.record
-        if options.script:
-            talk.turn.agent = _with_model(talk.turn.agent, "scripted")
         started, answer, failure = self._elapsed(), "", ""
         try:
             async with asyncio.timeout(spec.timeout) as limit:
-                outcome = await talk.turn.runner.run_model(talk.turn)
-                answer = outcome.text
+                attempt.limit = limit
+                answer = clean((await talk.turn.runner.run_model(talk.turn)).text)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -367,11 +464,16 @@ class EvalRunner:
         attempt.seconds = self._elapsed() - started
         delta = talk.turn.tape.delta
         steps = TurnRecord.of(delta).steps
+        cut, answer = max(len(answer) - MAX_ANSWER_CHARS, 0), answer[:MAX_ANSWER_CHARS]
         run = await self._describe_run(planned, talk, attempt, answer, steps)
-        scores: list[JudgeScore] = []
+        every: list[JudgeScore] = []
         judging: list[TapeEntry] = []
         if not failure:
-            scores, judging = await self._judge(host, talk, attempt, spec.judges_of(planned.name), run)
+            rival = await self._find_rival(evaluation, job, run)
+            judges = [each for each in spec.judges_of(planned.name) if rival is not None or not each.compares]
+            every, judging = await self._judge(host, talk, attempt, judges, run, rival=rival)
+        compared = {each.name for each in spec.judges_of(planned.name) if each.compares}
+        scores = [each for each in every if each.name not in compared]
         usage = [*discarded_steps(delta, PURPOSE), *discarded_steps(judging, PURPOSE)]
         costs = [StepRecord(entry, entry.data, None, ()).cost for entry in usage]
         known = [cost for cost in costs if cost is not None]
@@ -388,16 +490,19 @@ class EvalRunner:
             tape=talk.tape,
             rests_on=_find_origins(talk, planned, steps),
             question=clean(talk.question)[:MAX_QUESTION_CHARS],
-            answer=clean(answer)[:MAX_ANSWER_CHARS],
+            answer=answer,
+            cut=cut,
+            preferences=tuple(each for each in every if each.name in compared),
             calls=tuple(call.tool for call in run.calls),
             not_run=attempt.not_run,
             scores=tuple(scores),
-            score=sum(each * weight for each, weight in points) / sum(weight for _, weight in points)
+            score=0.0
+            if failure
+            else sum(each * weight for each, weight in points) / sum(weight for _, weight in points)
             if points and not any(each.failure for each in scores)
             else None,
             has_passed=False if failure else all(verdicts) if is_whole else None,
             model=steps[-1].model if steps else "",
-            steps=len(steps),
             input_tokens=sum(step.input_tokens for step in steps),
             output_tokens=sum(step.output_tokens for step in steps),
             judge_tokens=attempt.judge_tokens,
@@ -406,10 +511,21 @@ class EvalRunner:
             failure=clean(failure)[:MAX_FAILURE_CHARS],
         )
         host.tape.raise_source(talk.turn.tape.source)
-        await talk.turn.tape.discard()
-        if talk.outer.id:
-            await talk.outer.discard()
+        await talk.discard()
         return fact, usage, talk.entries
+
+    async def _find_rival(self, evaluation: Evaluation, job: CaseJob, run: JudgedRun) -> JudgedRun | None:
+        """Return the run of the first setup with which this one is compared; None for that one, and without its answer."""
+        setup, planned, repeat = job
+        first = next(iter(evaluation.spec.setups))
+        if setup == first or not any(judge.compares for judge in evaluation.spec.judges_of(planned.name)):
+            return None
+        key = case_key(evaluation.id, first, planned.name, repeat)
+        found = (await self._tape.fetch([TapeQuery(EVALS_TAPE, keys=(key,))]))[0]
+        fact = EvalCaseEnded.try_of(found[0]) if found else None
+        if fact is None or fact.failure:
+            return None
+        return replace(run, answer=fact.answer, calls=tuple(JudgedCall(tool, {}) for tool in fact.calls))
 
     async def _describe_run(
         self, planned: PlannedCase, talk: CaseTalk, attempt: CaseAttempt, answer: str, steps: Sequence[StepRecord]
@@ -439,15 +555,26 @@ class EvalRunner:
         )
 
     async def _judge(
-        self, host: Turn, talk: CaseTalk, attempt: CaseAttempt, judges: Sequence[EvalJudge], run: JudgedRun
+        self,
+        host: Turn,
+        talk: CaseTalk,
+        attempt: CaseAttempt,
+        judges: Sequence[EvalJudge],
+        run: JudgedRun,
+        *,
+        rival: JudgedRun | None,
     ) -> tuple[list[JudgeScore], list[TapeEntry]]:
         """Let the judges judge; return what they say, and the steps of those that are models."""
         attempt.is_judging = True
         forks: list[ForkedTape] = []
         try:
-            scores = [
-                await judge_answer(each, run, self._make_ask(host, talk, attempt, each, forks)) for each in judges
-            ]
+            # Of the first setup's calls only the names are known: a judge that compares sees no more of either.
+            bare = replace(run, calls=tuple(JudgedCall(call.tool, {}) for call in run.calls))
+            scores = []
+            for each in judges:
+                ask = self._make_ask(host, talk, attempt, each, forks)
+                compared = (bare, ask, rival) if each.compares else (run, ask)
+                scores.append(await judge_answer(each, *compared))
             if attempt.stopped is not None:  # the judge made a failure of it
                 raise attempt.stopped
             return scores, [entry for fork in forks for entry in fork.delta]
@@ -490,23 +617,41 @@ class EvalRunner:
             return await call_next(call)
         evaluation = attempt.evaluation
         needed = call.count_input()
-        left = evaluation.spec.tokens - evaluation.tokens - evaluation.reserved
-        if needed > left:
-            raise EvalBudgetExceeded(left, needed)
+        reserved = needed + int(call.request.parameters.get("max_tokens") or RESERVED_OUTPUT_TOKENS)
+        await self._reserve(attempt, reserved)
         if not attempt.is_judging:
             system = {"role": "system", "content": call.request.system}
             attempt.messages = (system, *call.request.messages)
             if attempt.script is not None:
                 call.model = attempt.script
-        evaluation.reserved += needed
         try:
             reply = await call_next(call)
         finally:
-            evaluation.reserved -= needed
+            evaluation.reserved -= reserved
+            evaluation.settled.set()
         used = (reply.usage.input_tokens or needed) + (reply.usage.output_tokens or estimate_tokens(reply.text))
         evaluation.tokens += used
         attempt.judge_tokens += used if attempt.is_judging else 0
         return reply
+
+    async def _reserve(self, attempt: CaseAttempt, tokens: int) -> None:
+        """Reserve tokens for a call; wait for calls under way as long as what they leave may be enough.
+
+        Raises:
+            EvalBudgetExceeded: it is not.
+        """
+        evaluation, limit, loop = attempt.evaluation, attempt.limit, asyncio.get_running_loop()
+        deadline, began = limit.when() if limit is not None and not attempt.is_judging else None, loop.time()
+        while tokens > (left := evaluation.spec.tokens - evaluation.tokens) - evaluation.reserved:
+            if not evaluation.reserved:
+                raise EvalBudgetExceeded(left, tokens)
+            if limit is not None and deadline is not None:  # the wait is none of the answer's
+                limit.reschedule(None)
+            evaluation.settled.clear()
+            await evaluation.settled.wait()
+        if limit is not None and deadline is not None:
+            limit.reschedule(deadline + loop.time() - began)
+        evaluation.reserved += tokens
 
     async def around_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
         """Answer the calls of a case: nothing is done.
@@ -532,17 +677,6 @@ class EvalRunner:
         raise ToolFailed(NOT_RUN)
 
 
-async def _run_together(workers: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run workers to their end. If one raises, or the caller is cancelled, all have ended when this raises."""
-    tasks = [asyncio.create_task(worker) for worker in workers]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def _only_reads_here(call: ToolInvocation) -> bool:
     """Return true for a call that only reads what is stored here."""
     effects = [call.tool.effect, *([call.plan.effect] if call.plan is not None else [])]
@@ -557,10 +691,6 @@ def _read_arguments(text: str) -> Any:
         return json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
         return text
-
-
-def _with_model(agent: Agent, model: str) -> Agent:
-    return replace(agent, model=model)
 
 
 def _find_origins(talk: CaseTalk, planned: PlannedCase, steps: Sequence[StepRecord]) -> list[Any]:
@@ -583,23 +713,7 @@ def _load_scripts(spec: EvalSpec, kernel: Kernel) -> dict[str, Model]:
         factory = plugins.load("bubbot.models", "scripted")
         try:
             models[name] = factory(ModelOptions("scripted", kernel.home, {"script": json.loads(text)}))
-        except (ConfigError, ValueError) as error:
-            raise SpecInvalid([f"{name}: the script cannot be used ({error})"]) from error
+        except (ConfigError, ValueError, OverflowError, RecursionError) as error:
+            reason = "it is nested too deep: make it flatter" if isinstance(error, RecursionError) else str(error)
+            raise SpecInvalid([f"{name}: the script cannot be used ({reason.rstrip('.')})"]) from error
     return models
-
-
-async def read_results(
-    fetch: Callable[[Sequence[TapeQuery]], Any], evaluation: str, first: int
-) -> list[tuple[TapeEntry, EvalCaseEnded | None]]:
-    """Read the results of an evaluation in the order of the tape, each with its entry; erased ones have no fact.
-
-    Args:
-        first: the entry of its beginning.
-    """
-    part, prefix = IdRanges(((first, None),)), f"{started_key(evaluation)}:"
-    found: Sequence[TapeEntry] = (await fetch([TapeQuery(EVALS_TAPE, part, kinds=(Kind.EVENT,))]))[0]
-    return [
-        (entry, None if entry.erased else EvalCaseEnded.try_of(entry))
-        for entry in found
-        if (entry.key or "").startswith(prefix) and (entry.erased or entry.name == CASE)
-    ]

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from bubbot.errors import ConfigError
+from bubbot.features.judge.judges.settings import JudgeSettings, read_judge
+from bubbot.features.judge.tables import TableReader, find_large_numbers, join_path
 from bubbot.formatting import did_you_mean, show_value
+from bubbot.json_schema import MAX_NUMBER_DIGITS, is_too_deep
+from bubbot.settings.sources import read_text
 from bubbot.tape.entry import canonical
 
 NAME_FORM = "1 to 40 small letters, digits, _ and -, a letter first"
 MAX_CASES = 5_000
 MAX_SHOWN_PROBLEMS = 20
 """Problems that an error spells out."""
-JUDGE_KEYS = ("kind", "name", "weight", "pass", "cases")
-"""The keys of every judge; others are settings of its kind."""
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-_RENAMED = {"from": "first", "to": "last", "pass": "pass_at"}
-"""Keys that are words of Python."""
+MAX_FILE_BYTES = 4_000_000
+"""The largest file of an evaluation, or script."""
+LARGE_NUMBER = f"a number has more than {MAX_NUMBER_DIGITS} digits: write a smaller one, or a text in quotes"
+TOO_DEEP = "its tables and lists are nested too deeply: make it flatter"
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_LARGE_NUMBER = re.compile(rf"[\d_]{{{MAX_NUMBER_DIGITS}}}")
 
 ToolMode: TypeAlias = Literal["record", "refused", "live"]
 """How calls of tools are answered. `record`: with the results of the case, or of the recorded turn. `refused`: none runs.
@@ -35,8 +39,6 @@ Words: TypeAlias = Annotated[str, Meta(max_length=64_000)]
 Label: TypeAlias = Annotated[
     str, Meta(max_length=200, pattern=r"^\S*\Z", extra={"form": "a name of at most 200 characters without spaces"})
 ]
-CheckJudge: TypeAlias = Callable[[Mapping[str, Any], str], Sequence[str]]
-"""Say what is wrong with the kind and the settings of a judge, each with its path: the table, and its path."""
 
 
 class EvalSetup(Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class HistoryLine(Struct, frozen=True, kw_only=True):
     days_ago: Annotated[float, Meta(ge=0, le=36_500)] = 0.0
 
 
-class EvalCase(Struct, frozen=True, kw_only=True):
+class EvalCase(Struct, frozen=True, kw_only=True, rename={"first": "from", "last": "to"}):
     """The turns of a slice of a tape, each a case of its own, or a made conversation."""
 
     chat: Annotated[Label, Meta(description="A session such as `telegram:42`, whose turns are run again.")] = ""
@@ -92,11 +94,16 @@ class EvalCase(Struct, frozen=True, kw_only=True):
     expect: Annotated[Words, Meta(description="What judges compare the answer with.")] = ""
 
 
-class EvalJudge(Struct, frozen=True, kw_only=True):
+class EvalJudge(Struct, frozen=True, kw_only=True, rename={"pass_at": "pass"}):
     """A judge of cases. Further keys are settings of its kind."""
 
     kind: Label
-    name: Annotated[Label, Meta(description="What it judges; default: its kind.")] = ""
+    name: Annotated[
+        str,
+        Meta(
+            pattern=rf"^{NAME.pattern}\Z", extra={"form": NAME_FORM}, description="What it judges; default: its kind."
+        ),
+    ] = ""
     weight: Annotated[float, Meta(gt=0, le=1_000, description="How much it counts in the score of a case.")] = 1.0
     pass_at: Annotated[
         Annotated[float, Meta(ge=-1e9, le=1e9)] | None,
@@ -104,6 +111,11 @@ class EvalJudge(Struct, frozen=True, kw_only=True):
     ] = None
     cases: Annotated[tuple[Label, ...], Meta(max_length=MAX_CASES, description="The cases; default: all.")] = ()
     settings: dict[str, Any] = {}
+
+    @property
+    def compares(self) -> bool:
+        """True if it compares the answers of two setups."""
+        return self.settings.get("pairwise") is True
 
     def is_for(self, case: str) -> bool:
         """Return true if it judges a case; the turns of a slice have the name of the slice before a slash."""
@@ -115,6 +127,7 @@ class EvalSpec(Struct, frozen=True, kw_only=True):
 
     Attributes:
         scripts: the texts of the scripts that setups name.
+        basis: what each setup rests on besides, once the evaluation runs: models, prompts and tools of the bot.
     """
 
     name: str
@@ -129,6 +142,7 @@ class EvalSpec(Struct, frozen=True, kw_only=True):
     cases: dict[str, EvalCase]
     judges: tuple[EvalJudge, ...]
     scripts: dict[str, str] = {}
+    basis: dict[str, Mapping[str, str]] = {}
 
     @property
     def digest(self) -> str:
@@ -181,29 +195,21 @@ class SpecInvalid(ConfigError):
         self.problems = tuple(problems)
 
 
-def load_spec(path: Path, check_judge: CheckJudge) -> EvalSpec:
+def load_spec(path: Path) -> EvalSpec:
     """Read an evaluation from its file, and the scripts beside it. Raise `SpecInvalid` with all problems."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise SpecInvalid([f"{path.name} cannot be read ({reason}): check the file and its permissions"]) from error
-
-    def read_script(name: str) -> str:
-        return (path.parent / name).read_text(encoding="utf-8")
-
-    return parse_spec(text, path.stem, check_judge, read_script)
+        text = read_text(path, MAX_FILE_BYTES, path.name)
+    except ConfigError as error:
+        raise SpecInvalid([str(error)]) from error
+    return parse_spec(text, path.stem, lambda name: read_text(path.parent / name, MAX_FILE_BYTES, "the script"))
 
 
-def parse_spec(
-    text: str, name: str, check_judge: CheckJudge, read_script: Callable[[str], str] | None = None
-) -> EvalSpec:
+def parse_spec(text: str, name: str, read_script: Callable[[str], str] | None = None) -> EvalSpec:
     """Read an evaluation from a text.
 
     Args:
         name: its name.
-        check_judge: judges of which kinds there are, and what settings they take.
-        read_script: returns the text of a script by its name. Raises `OSError`, `UnicodeDecodeError`.
+        read_script: returns the text of a script by its name. Raises `ConfigError`.
 
     Raises:
         SpecInvalid: with all problems.
@@ -212,26 +218,33 @@ def parse_spec(
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecInvalid([f"{name}.toml is not TOML: {error}"]) from error
+    except ValueError as error:  # Python does not read them
+        line = next((number for number, line in enumerate(text.splitlines(), 1) if _LARGE_NUMBER.search(line)), 0)
+        raise SpecInvalid([f"{name}.toml, line {line}: {LARGE_NUMBER}"]) from error
     except RecursionError as error:
-        raise SpecInvalid([f"{name}.toml: its tables and lists are nested too deeply: make it flatter"]) from error
-    reader = _Reader(check_judge, read_script)
+        raise SpecInvalid([f"{name}.toml: {TOO_DEEP}"]) from error
+    if is_too_deep(table):
+        raise SpecInvalid([f"{name}.toml: {TOO_DEEP}"])
+    if large := [f"{path}: {LARGE_NUMBER}" for path in find_large_numbers(table)]:
+        raise SpecInvalid(large)
+    reader = _SpecReader(read_script)
     spec = reader.read_spec(table, name)
-    if spec is None or reader.problems:
+    if spec is None:
         raise SpecInvalid(reader.problems)
     return spec
 
 
-class _Reader:
-    """Reads one evaluation, and collects what is wrong with it."""
+class _SpecReader(TableReader):
+    """Reads one evaluation."""
 
-    def __init__(self, check_judge: CheckJudge, read_script: Callable[[str], str] | None) -> None:
-        self.problems: list[str] = []
-        self._check_judge = check_judge
+    def __init__(self, read_script: Callable[[str], str] | None) -> None:
+        super().__init__()
         self._read_script = read_script
 
     def read_spec(self, table: Mapping[str, Any], name: str) -> EvalSpec | None:
-        given = {"name", "scripts"}
-        values = self._read_fields(EvalSpec, table, "", skip=("setups", "cases", "judges"), hidden=given)
+        """Return the evaluation; None if something is wrong with it."""
+        tables = ("setups", "cases", "judges")
+        values = self.read(EvalSpec, table, elsewhere=tables, hidden=("name", "scripts", "basis", *tables))
         values["setups"] = self._read_tables(EvalSetup, table, "setups")
         values["cases"] = self._read_tables(EvalCase, table, "cases")
         for case, each in values["cases"].items():
@@ -240,175 +253,108 @@ class _Reader:
         for setup, each in values["setups"].items():
             if each.script and (text := self._find_script(f"setups.{setup}.script", each)) is not None:
                 values["scripts"][each.script] = text
-        values["judges"] = self._read_judges(table, list(table["cases"]) if values["cases"] else [])
+        values["judges"] = self._read_judges(table, values["cases"])
         return None if self.problems else EvalSpec(name=name, **values)
 
     def _read_tables(self, kind: type[Struct], table: Mapping[str, Any], key: str) -> dict[str, Any]:
-        word, given = key.rstrip("s"), table.get(key)
-        if given is None or given == {}:
-            self._report(key, f"an evaluation needs at least one {word}: write a table [{key}.NAME]")
+        word, tables = key.rstrip("s"), table.get(key)
+        if tables is None or tables == {}:
+            self.report(key, f"an evaluation needs at least one {word}: write a table [{key}.NAME]")
             return {}
-        if not isinstance(given, dict):
-            self._report(key, f"it is {show_value(given)}, and must be tables [{key}.NAME]")
+        if not isinstance(tables, dict):
+            self.report(key, f"it is {show_value(tables)}, and must be tables [{key}.NAME]")
             return {}
-        if len(given) > MAX_CASES:
-            self._report(key, f"there are {len(given)}, and there may be {MAX_CASES}: split the evaluation")
+        if len(tables) > MAX_CASES:
+            self.report(key, f"there are {len(tables)}, and there may be {MAX_CASES}: split the evaluation")
             return {}
         found = {}
-        for name, each in given.items():
-            path = f"{key}.{name if _NAME.fullmatch(name) else show_value(name)}"
-            if not _NAME.fullmatch(name):
-                self._report(path, f"{show_value(name)} is not the name of a {word}: write {NAME_FORM}")
-            if not isinstance(each, dict):
-                self._report(path, f"it is {show_value(each)}, and must be a table [{path}]")
-                continue
-            count = len(self.problems)
-            values = self._read_fields(kind, each, f"{path}.", skip=("history",))
-            if "history" in each:
-                values["history"] = self._read_history(f"{path}.history", each["history"])
-            if len(self.problems) == count:
-                found[name] = kind(**values)
+        for name, each in tables.items():
+            path = join_path(key, name)
+            if not NAME.fullmatch(name):
+                self.report(path, f"{show_value(name)} is not the name of a {word}: write {NAME_FORM}")
+            if (made := self.make(kind, each, path)) is not None:
+                found[name] = made
         return found
 
-    def _read_history(self, path: str, given: Any) -> tuple[HistoryLine, ...]:
-        if not isinstance(given, list):
-            self._report(path, f"it is {show_value(given)}, and must be a list of tables with who and text")
-            return ()
-        lines = []
-        for place, each in enumerate(given):
-            where = f"{path}[{place}]"
-            if not isinstance(each, dict):
-                self._report(where, f"it is {show_value(each)}, and must be a table with who and text")
-                continue
-            count = len(self.problems)
-            values = self._read_fields(HistoryLine, each, f"{where}.")
-            for key in ("who", "text"):
-                if key not in each:
-                    self._report(f"{where}.{key}", "it is missing, and must be a text in quotes")
-            if len(self.problems) == count:
-                lines.append(HistoryLine(**values))
-        return tuple(lines)
-
-    def _check_case(self, path: str, case: EvalCase, given: Mapping[str, Any]) -> None:
-        made = [key for key in ("history", "message", "group", "who", "results") if key in given]
+    def _check_case(self, path: str, case: EvalCase, table: Mapping[str, Any]) -> None:
+        made = [key for key in ("history", "message", "group", "who", "results") if key in table]
         if case.chat and made:
-            self._report(
+            self.report(
                 path, f"it has both chat and {made[0]}: write chat for a slice of a tape, or message for a made talk"
             )
         elif not case.chat and not case.message.strip():
-            self._report(
+            self.report(
                 path, "it has neither chat nor message: write chat for a slice of a tape, or message for a made talk"
             )
-        elif not case.chat and (wrong := [key for key in ("from", "to") if key in given]):
-            self._report(f"{path}.{wrong[0]}", "it belongs to a slice: write the chat, too")
+        elif not case.chat and (wrong := [key for key in ("from", "to") if key in table]):
+            self.report(f"{path}.{wrong[0]}", "it belongs to a slice: write the chat, too")
         elif case.last and case.first > case.last:
-            self._report(f"{path}.to", f"it is {case.last}, and must not be below from, which is {case.first}")
+            self.report(f"{path}.to", f"it is {case.last}, and must not be below from, which is {case.first}")
 
     def _find_script(self, path: str, setup: EvalSetup) -> str | None:
         if setup.model:
-            self._report(path, "the setup has a model, too: write either the model or the script")
-            return None
-        if not re.fullmatch(r"[\w.-]+\.json", setup.script):
-            self._report(path, f"it is {show_value(setup.script)}, and must be a JSON file beside the evaluation")
-            return None
-        try:
-            if self._read_script is None:
-                raise FileNotFoundError(2, "there is no folder")
-            return self._read_script(setup.script)
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            self._report(path, f"{show_value(setup.script)} cannot be read ({reason}): check the name")
-            return None
+            self.report(path, "the setup has a model, too: write either the model or the script")
+        elif self._read_script is None or not re.fullmatch(r"[\w.-]+\.json", setup.script):
+            self.report(path, f"it is {show_value(setup.script)}, and must be a JSON file beside the evaluation")
+        else:
+            try:
+                return self._read_script(setup.script)
+            except ConfigError as error:
+                self.report(path, str(error).rstrip("."))
+        return None
 
-    def _read_judges(self, table: Mapping[str, Any], cases: Sequence[str]) -> tuple[EvalJudge, ...]:
-        given = table.get("judges")
-        if not isinstance(given, list) or not given:
-            self._report("judges", "an evaluation needs at least one judge: write a table [[judges]] with a kind")
+    def _read_judges(self, table: Mapping[str, Any], cases: Mapping[str, EvalCase]) -> tuple[EvalJudge, ...]:
+        tables = table.get("judges")
+        if not isinstance(tables, list) or not tables:
+            self.report("judges", "an evaluation needs at least one judge: write a table [[judges]] with a kind")
             return ()
-        judges, names = [], set[str]()
-        for place, each in enumerate(given):
+        judges, names, before = list[EvalJudge](), set[tuple[str, str]](), len(self.problems)
+        for place, each in enumerate(tables):
             path = f"judges[{place}]"
             if not isinstance(each, dict):
-                self._report(path, f"it is {show_value(each)}, and must be a table [[judges]]")
+                self.report(path, f"it is {show_value(each)}, and must be a table [[judges]]")
                 continue
-            count = len(self.problems)
-            own = {key: value for key, value in each.items() if key in JUDGE_KEYS and key != "kind"}
-            values = self._read_fields(EvalJudge, own, f"{path}.")
-            settings = {key: value for key, value in each.items() if key not in JUDGE_KEYS}
-            self.problems += self._check_judge({**({"kind": each["kind"]} if "kind" in each else {}), **settings}, path)
-            for case in values.get("cases", ()) if cases else ():
-                if case not in cases:
-                    self._report(
-                        f"{path}.cases", f"there is no case {show_value(case)}{did_you_mean(case, cases, before='; ')}"
-                    )
-            kind = each.get("kind", "")
-            name = values.get("name") or kind
-            if name in names and not values.get("cases"):
-                self._report(f"{path}.name", f"another judge is called {show_value(name)}: write another name")
-            names |= {name} if not values.get("cases") else set()
-            if len(self.problems) == count:
-                judges.append(EvalJudge(**{**values, "kind": kind, "name": name, "settings": settings}))
+            keys = {field.encode_name for field in msgspec.structs.fields(EvalJudge)} - {"settings", "kind"}
+            own = {key: value for key, value in each.items() if key in keys}
+            values = self.read(EvalJudge, own, path, elsewhere=("kind",), hidden=("settings",))
+            settings = read_judge(each, path, self, also=sorted(keys))
+            for case in values.get("cases") or ():
+                if cases and case not in cases:
+                    hint = did_you_mean(case, cases, before="; ")
+                    self.report(f"{path}.cases", f"there is no case {show_value(case)}{hint}")
+            if settings is None or len(self.problems) > before:
+                continue
+            judge = EvalJudge(
+                **{**values, "name": values.get("name") or settings.KIND},
+                kind=settings.KIND,
+                settings={key: value for key, value in each.items() if key not in keys and key != "kind"},
+            )
+            judges.append(judge)
+            self._check_judged(path, judge, settings, cases, names)
+        for case in cases if len(self.problems) == before else ():
+            if not any(judge.is_for(case) and not judge.compares for judge in judges):
+                self.report(
+                    f"cases.{case}", "no judge judges it: add it to the cases of one, or write another [[judges]]"
+                )
         return tuple(judges)
 
-    def _read_fields(
+    def _check_judged(
         self,
-        kind: type[Struct],
-        table: Mapping[str, Any],
-        prefix: str,
-        *,
-        skip: Iterable[str] = (),
-        hidden: Iterable[str] = (),
-    ) -> dict[str, Any]:
-        """Return the values of a table that are right; those of `skip` are read elsewhere, those of `hidden` are no keys."""
-        shown = {name: key for key, name in _RENAMED.items()}
-        fields = {shown.get(name, name): each for name, each in _list_types(kind).items() if name not in hidden}
-        values = {}
-        for key, value in table.items():
-            path = prefix + (key if re.fullmatch(r"[\w.-]{1,64}", key) else show_value(key))
-            if key not in fields:
-                there = f"; there are: {', '.join(fields)}"
-                self._report(path, f"unknown key{did_you_mean(key, fields, otherwise=there, before='; ')}")
-            elif key not in skip:
-                try:
-                    values[_RENAMED.get(key, key)] = msgspec.convert(value, fields[key])
-                except msgspec.ValidationError:
-                    self._report(path, f"it is {show_value(value)}, and must be {_describe(fields[key], value)}")
-        return values
-
-    def _report(self, path: str, message: str) -> None:
-        self.problems.append(f"{path}: {message}")
-
-
-@cache
-def _list_types(kind: type[Struct]) -> Mapping[str, Any]:
-    return {field.name: field.type for field in msgspec.structs.fields(kind)}
-
-
-def _describe(annotation: Any, value: Any) -> str:
-    """Say what a field takes."""
-    form, kind = "", msgspec.inspect.type_info(annotation)
-    while isinstance(kind, msgspec.inspect.Metadata):
-        form, kind = form or str((kind.extra or {}).get("form", "")), kind.type
-    while hasattr(annotation, "__metadata__"):
-        annotation = get_args(annotation)[0]
-    match kind:
-        case msgspec.inspect.IntType():
-            return form or f"a whole number from {kind.ge} to {kind.le}"
-        case msgspec.inspect.FloatType() if kind.gt is not None:
-            return f"a number more than {kind.gt:g} and at most {kind.le:g}"
-        case msgspec.inspect.FloatType():
-            return f"a number from {kind.ge:g} to {kind.le:g}"
-        case msgspec.inspect.BoolType():
-            return "true or false"
-        case msgspec.inspect.StrType():
-            if isinstance(value, str) and kind.max_length is not None and len(value) > kind.max_length:
-                return f"at most {kind.max_length} characters long: it has {len(value)}"
-            return form or "a text in quotes"
-        case msgspec.inspect.LiteralType():
-            choices = [str(each) for each in get_args(annotation)]
-            return f"one of {', '.join(choices)}" + (
-                did_you_mean(value, choices, before="; ") if isinstance(value, str) else ""
-            )
-    return (
-        "a list, in brackets, of texts" if get_origin(annotation) is tuple else "a table of texts, or of lists of texts"
-    )
+        path: str,
+        judge: EvalJudge,
+        settings: JudgeSettings,
+        cases: Mapping[str, EvalCase],
+        names: set[tuple[str, str]],
+    ) -> None:
+        """Check a judge against its cases: they expect what it needs, and no other judge of them has its name."""
+        if judge.compares and judge.pass_at is not None:
+            self.report(f"{path}.pass", "it has no meaning for a comparison of two answers: remove it, or pairwise")
+        for name, case in cases.items():
+            if not judge.is_for(name):
+                continue
+            if problem := settings.find_expectation_problem(case.expect or None):
+                self.report(f"cases.{name}.expect", f"for {path}, {problem}")
+            if (name, judge.name) in names:
+                self.report(f"{path}.name", f"another judge is called {show_value(judge.name)}: write another name")
+                return
+            names.add((name, judge.name))

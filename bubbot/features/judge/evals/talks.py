@@ -16,6 +16,7 @@ from bubbot.ports.agents import BOT_SPEAKER, NO_MEMORY, Agent
 from bubbot.ports.channel import HUMAN_ORIGIN, TERMINAL_CHANNEL, Inbound, Role, Sender
 from bubbot.ports.people import Account
 from bubbot.ports.turn import AcceptedInbound, Turn
+from bubbot.runtime.context.selectors import text_of
 from bubbot.runtime.messages import sender_data
 from bubbot.runtime.rerun import RecordedResults, answering_steps, find_speakers, find_turns
 from bubbot.runtime.turns import TurnRecord
@@ -51,8 +52,7 @@ class CaseTalk(NamedTuple):
         turn: answers it.
         outer: the fork below that of the turn.
         record: the recorded results of the turn that is run again; None for a made case.
-        chat: the chat; empty for a made case.
-        session: its session.
+        session: the session of the chat; empty for a made case.
         tape: its tape; empty for a made case.
         question: the message.
         entries: of the turn that is run again, as they were read.
@@ -65,6 +65,12 @@ class CaseTalk(NamedTuple):
     tape: str
     question: str
     entries: tuple[TapeEntry, ...] = ()
+
+    async def discard(self) -> None:
+        """Throw it away."""
+        await self.turn.tape.discard()
+        if self.outer.id:
+            await self.outer.discard()
 
 
 class CaseGone(Exception):
@@ -202,7 +208,7 @@ async def _open_recorded(
     ]
     if not asked:
         raise CaseGone(f"#{planned.entries[0]} answers no message")
-    question = _text_of(asked[-1])
+    question = text_of(asked[-1].payload.get("content"))
     sender = asked[-1].meta.get("sender") or {}
     who = Sender(sender_id(asked[-1].meta), text_field(sender, "name"))
     inner = await outer.fork(stamp={"turn": host.id, "origin": PURPOSE})
@@ -224,17 +230,11 @@ def _derive(
     is_direct: bool,
 ) -> Turn:
     """Build the turn that answers in a fork. Its person is that of the host, who pays; who speaks stands on the tape."""
-    agent = Agent(persona=setup.persona, model=setup.model, strategy=setup.strategy, memory=setup.memory)
+    model = "scripted" if setup.script else setup.model
+    agent = Agent(persona=setup.persona, model=model, strategy=setup.strategy, memory=setup.memory)
     child = host.derive(fork, origin=PURPOSE, message_ids=asked, metadata=metadata, agent=agent)
     inbound = Inbound(
         TERMINAL_CHANNEL, fork.id, "evaluation", sender, text, timestamp(host.now()), direct=is_direct, addressed=True
     )
     child.inbounds = (AcceptedInbound(0, inbound),)
     return child
-
-
-def _text_of(entry: TapeEntry) -> str:
-    content = entry.payload.get("content", "")
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, NoReturn
 
+from bubbot.expressions import compile_search
 from bubbot.features.judge.judges.judging import (
     COUNTED_UP,
     FAIL,
@@ -27,18 +26,18 @@ from bubbot.features.judge.judges.settings import (
     CostSettings,
     ExactSettings,
     JsonSchemaSettings,
+    JudgeSettings,
     PythonSettings,
     RegexSettings,
     TimeSettings,
     UsedToolsSettings,
-    find_schema_problem,
+    read_schema,
 )
 from bubbot.formatting import show_value
+from bubbot.json_schema import find_fences, find_misfits, refuse_constant
 
-JUDGE_GROUP = "bubbot.judges"
-"""A package offers a function under a name: it gets a `JudgedRun` and returns a `JudgeResult`, at once or as a coroutine."""
-MAX_SCHEMA_PROBLEMS = 5
-_FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\r?\n(.*?)^[ \t]*```[ \t]*\r?$", re.M | re.S | re.I)
+NOTHING_FITS = ": nothing fits it"
+"""The end of what `find_misfits` says of a JSON Schema that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,8 @@ class ExactJudge:
 
     def judge(self, run: JudgedRun) -> JudgeResult:
         """Pass an answer that is the text."""
-        wanted = _need_text(self.name, "text", self.settings.text, run)
+        _check_expectation(self.name, self.settings, run)
+        wanted = str(run.expected) if self.settings.text is None else self.settings.text
         if self._fold(run.answer) == self._fold(wanted):
             return pass_unless([])
         return pass_unless([f"the answer is {show_value(run.answer)}, and should be {show_value(wanted)}"])
@@ -71,15 +71,19 @@ class RegexJudge:
 
     def judge(self, run: JudgedRun) -> JudgeResult:
         """Pass an answer in which it is found, or not found if it has to be absent."""
-        pattern = _need_text(self.name, "pattern", self.settings.pattern, run)
+        _check_expectation(self.name, self.settings, run)
+        settings = self.settings
+        pattern = str(run.expected) if settings.pattern is None else settings.pattern
         try:
-            compiled = re.compile(pattern, re.IGNORECASE if self.settings.ignore_case else 0)
-        except re.error as error:
-            raise JudgeFailed(self.name, f"{pattern!r} is not a regular expression: {error}") from error
-        found = compiled.fullmatch(run.answer) if self.settings.whole else compiled.search(run.answer)
-        if self.settings.absent:
-            return pass_unless([f"the answer has {show_value(found[0])}, which matches {pattern!r}"] if found else [])
-        return pass_unless([] if found else [f"nothing in the answer matches {pattern!r}"])
+            found = compile_search(pattern, ignore_case=settings.ignore_case, whole=settings.whole)(run.answer)
+        except TimeoutError:
+            problem = f"to search {show_value(pattern)} in the answer takes too long: write a simpler expression"
+            raise JudgeFailed(self.name, problem) from None
+        if settings.absent:
+            return pass_unless(
+                [] if found is None else [f"the answer has {show_value(found)}, which matches {pattern!r}"]
+            )
+        return pass_unless([f"nothing in the answer matches {pattern!r}"] if found is None else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,36 +96,22 @@ class JsonSchemaJudge:
 
     def judge(self, run: JudgedRun) -> JudgeResult:
         """Pass an answer that is JSON and fits."""
-        schema = run.expected if self.settings.schema is None else self.settings.schema
-        if self.settings.schema is None and (problem := find_schema_problem(schema)):
-            raise JudgeFailed(self.name, f"the expectation of the case is no JSON Schema: {problem}")
+        _check_expectation(self.name, self.settings, run)
+        schema = read_schema(run.expected) if self.settings.schema is None else self.settings.schema
+        fences = find_fences(run.answer) if self.settings.fenced else []
         try:
-            value = json.loads(self._find_json(run.answer), parse_constant=_refuse_constant)
+            value = json.loads(fences[0] if len(fences) == 1 else run.answer, parse_constant=refuse_constant)
         except ValueError as error:
             return pass_unless([f"the answer is not JSON: {error}"])
         except RecursionError:
             return pass_unless(["the JSON is nested too deep"])
-        from jsonschema import Draft202012Validator
-        from jsonschema.exceptions import relevance
-        from referencing import Registry
-        from referencing.exceptions import Unresolvable
-
-        registry: Registry[Any] = Registry()  # an empty one: nothing is fetched
         try:
-            errors = sorted(
-                Draft202012Validator(schema, registry=registry).iter_errors(value), key=relevance, reverse=True
-            )
-        except RecursionError as error:
-            raise JudgeFailed(
-                self.name, "the JSON Schema is nested too deep, or refers to itself without an end"
-            ) from error
-        except Unresolvable as error:
-            raise JudgeFailed(self.name, f"the JSON Schema refers to {error.ref!r}, which it does not have") from error
-        return pass_unless([f"at {error.json_path}: {error.message}" for error in errors[:MAX_SCHEMA_PROBLEMS]])
-
-    def _find_json(self, answer: str) -> str:
-        fences = _FENCE.findall(answer) if self.settings.fenced else []
-        return str(fences[0]) if len(fences) == 1 else answer
+            misfits = find_misfits(value, schema)
+        except TimeoutError as error:
+            raise JudgeFailed(self.name, f"{error}: write simpler ones") from None
+        if misfits and misfits[0].endswith(NOTHING_FITS):  # the schema is wrong, not the answer
+            raise JudgeFailed(self.name, misfits[0].removesuffix(NOTHING_FITS))
+        return pass_unless(misfits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +226,9 @@ class TimeJudge:
         return _score_amount(run.seconds, self.settings.most, "seconds")
 
 
-def _need_text(judge: str, field: str, text: str | None, run: JudgedRun) -> str:
-    """Return the text of the settings, or the expectation of the case. Raise `JudgeFailed` if there is neither."""
-    if text is not None:
-        return text
-    if isinstance(run.expected, str):
-        return run.expected
-    raise JudgeFailed(judge, f"the case expects {show_value(run.expected)}: write a text there, or set {field}")
+def _check_expectation(judge: str, settings: JudgeSettings, run: JudgedRun) -> None:
+    if problem := settings.find_expectation_problem(run.expected):
+        raise JudgeFailed(judge, problem)
 
 
 def _count_up_to(most: float | None) -> ScoreScale:
@@ -261,7 +247,3 @@ def _count(pattern: str, tools: list[str]) -> int:
 
 def _list(tools: list[str] | tuple[str, ...]) -> str:
     return ", ".join(tools) or "none"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"JSON has no number {name}")

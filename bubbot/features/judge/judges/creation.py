@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bubbot import plugins
 from bubbot.features.judge.judges.checks import (
-    JUDGE_GROUP,
     CitedJudge,
     CostJudge,
     ExactJudge,
@@ -14,9 +13,10 @@ from bubbot.features.judge.judges.checks import (
     TimeJudge,
     UsedToolsJudge,
 )
-from bubbot.features.judge.judges.judging import Judge, PairJudge
+from bubbot.features.judge.judges.judging import Judge
 from bubbot.features.judge.judges.rubric import Ask, PairRubricJudge, RubricJudge
 from bubbot.features.judge.judges.settings import (
+    JUDGE_GROUP,
     CitedSettings,
     CostSettings,
     ExactSettings,
@@ -30,12 +30,12 @@ from bubbot.features.judge.judges.settings import (
 )
 
 
-def create_judge(name: str, settings: JudgeSettings, ask: Ask) -> Judge | PairJudge:
-    """Make a judge; a `PairJudge` only for a rubric that is pairwise.
+def create_judge(name: str, settings: JudgeSettings, ask: Ask) -> Judge | PairRubricJudge:
+    """Make a judge; a `PairRubricJudge` only for a rubric that is pairwise.
 
     Args:
         name: of the judge.
-        settings: as `read_judges` returns them.
+        settings: as `read_judge` returns them.
         ask: asks a model, for `RubricSettings` the one that they name.
 
     Raises:

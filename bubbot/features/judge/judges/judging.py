@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from bubbot.concurrency import is_being_cancelled
 from bubbot.errors import BubbotError
+from bubbot.runtime.context.selectors import text_of
 
 TIMEOUT_SECONDS = 600.0
 """How long one judgement may take, with all repeats."""
@@ -86,7 +87,8 @@ class JudgedRun(Struct, frozen=True, kw_only=True):
     def question(self) -> str:
         """The text of the newest message of a person; empty without one."""
         asked = [message.get("content") for message in self.messages if message.get("role") == "user"]
-        return _read_text(asked[-1]) if asked else ""
+        content = asked[-1] if asked else ""
+        return text_of(tuple(content) if isinstance(content, list) else content)
 
 
 class JudgeResult(Struct, frozen=True):
@@ -237,12 +239,3 @@ def pass_unless(problems: Sequence[str]) -> JudgeResult:
 def _describe(error: Exception) -> str:
     text = str(error).rstrip(".")
     return text if isinstance(error, BubbotError) and text else f"{type(error).__name__}: {text}".rstrip(": ")
-
-
-def _read_text(content: object) -> str:
-    """Return the text of a message's content, which may be parts of which some are pictures."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list | tuple) else ()
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
-    return "\n".join(text for text in texts if isinstance(text, str))

@@ -23,7 +23,11 @@ Ask: TypeAlias = Callable[[str, Sequence[Mapping[str, str]]], Awaitable[str]]
 """Ask the model of the judge: the system prompt, and the messages, each with `role` and `content`. Returns the text of the reply."""
 
 MAX_RESULT_CHARS = 2_000
-"""Characters of the result of a tool call that a judge is shown."""
+"""Characters of the arguments and of the result of a tool call that a judge is shown."""
+MAX_TEXT_CHARS = 64_000
+"""Characters of a question and of an answer that a judge is shown."""
+MAX_CALLS = 100
+"""Tool calls that a judge is shown."""
 PAIR_SCALE = ScoreScale(-1.0, 1.0)
 BETTER, WORSE, TIE = "better", "worse", "tie"
 
@@ -190,25 +194,38 @@ def _decode(reply: str, kind: type[R]) -> R:
 def _build_case(run: JudgedRun, settings: RubricSettings) -> dict[str, Any]:
     case = dict[str, Any]()
     if "question" in settings.shown:
-        case["question"] = run.question
+        case["question"] = _cut(run.question, MAX_TEXT_CHARS)
     if "expected" in settings.shown and run.expected is not None:
         case["expected"] = run.expected
     return case
 
 
 def _build_answer(run: JudgedRun, settings: RubricSettings) -> dict[str, Any]:
-    answer = dict[str, Any](answer=run.answer)
+    answer = dict[str, Any](answer=_cut(run.answer, MAX_TEXT_CHARS))
     if "calls" in settings.shown:
         answer["calls"] = [
-            {"tool": call.tool, "arguments": call.arguments, "result": _cut(call.result), "failed": call.is_failed}
-            for call in run.calls
+            {
+                "tool": call.tool,
+                "arguments": _cut_value(call.arguments),
+                "result": _cut(call.result, MAX_RESULT_CHARS),
+                "failed": call.is_failed,
+            }
+            for call in run.calls[:MAX_CALLS]
         ]
+        if more := len(run.calls[MAX_CALLS:]):
+            answer["more_calls"] = more
     return answer
 
 
-def _cut(text: str) -> str:
-    rest = len(text) - MAX_RESULT_CHARS
-    return f"{text[:MAX_RESULT_CHARS]}… ({rest} characters more)" if rest > 0 else text
+def _cut(text: str, most: int) -> str:
+    rest = len(text) - most
+    return f"{text[:most]}… ({rest} characters more)" if rest > 0 else text
+
+
+def _cut_value(value: Any) -> Any:
+    """Return a JSON value, as the beginning of its text if that is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= MAX_RESULT_CHARS else _cut(text, MAX_RESULT_CHARS)
 
 
 def _find_label(anchors: Sequence[ScaleAnchor], score: float) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-import msgspec
-from msgspec import NODEFAULT, Meta, Struct
+from msgspec import Meta, Struct
 
+from bubbot import plugins
 from bubbot.errors import ConfigError
+from bubbot.expressions import compile_search
+from bubbot.features.judge.tables import TableReader, join_path
 from bubbot.formatting import did_you_mean, show_value
+from bubbot.json_schema import find_schema_problems
 
-JUDGE_NAME = r"[a-z][a-z0-9_-]{0,31}"
-JUDGE_NAME_FORM = "1 to 32 small letters, digits, _ and -, a letter first"
+JUDGE_GROUP = "bubbot.judges"
+"""A package offers a function under a name: it gets a `JudgedRun` and returns a `JudgeResult`, at once or as a coroutine."""
 MAX_REPEATS = 15
 
 Words: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64_000, extra={"form": "a text that is not empty"})]
@@ -31,42 +34,16 @@ Score: TypeAlias = Annotated[float, Meta(ge=-1e9, le=1e9)]
 Shown: TypeAlias = Literal["question", "expected", "answer", "calls"]
 
 
-class JudgeProblem(Struct, frozen=True):
-    """What is wrong with the settings of a judge; `str()` is one sentence.
-
-    Attributes:
-        where: the path of the field, such as `judges.tone.repeats`.
-        message: the value and the fix, without the full stop.
-    """
-
-    where: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.message}" + ("" if self.message.endswith(("?", ".")) else ".")
-
-
-class JudgeInvalid(ConfigError):
-    """Settings of judges that cannot be used.
-
-    Attributes:
-        problems: everything that is wrong, in the order of the tables.
-    """
-
-    kind = "judge_invalid"
-    problems: tuple[JudgeProblem, ...] = ()
-
-    def __init__(self, problems: Sequence[JudgeProblem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
-        self.problems = tuple(problems)
-
-
 class _Settings(Struct, frozen=True, kw_only=True):
     """Base of the settings of judges."""
 
     def find_problems(self) -> Iterable[tuple[str, str]]:
         """Yield what is wrong with the values together: the field, and what is wrong with it."""
         return ()
+
+    def find_expectation_problem(self, expected: object) -> str:  # noqa: ARG002 - most need none
+        """Say why the expectation of a case, or its absence, does not do; empty if it does."""
+        return ""
 
 
 class ExactSettings(_Settings, frozen=True, kw_only=True):
@@ -78,6 +55,9 @@ class ExactSettings(_Settings, frozen=True, kw_only=True):
     ignore_space: Annotated[
         bool, Meta(description="Spaces and line feeds at the ends do not count, and several count as one.")
     ] = False
+
+    def find_expectation_problem(self, expected: object) -> str:
+        return "" if self.text is not None else _find_text_problem(expected, "text")
 
 
 class RegexSettings(_Settings, frozen=True, kw_only=True):
@@ -92,11 +72,13 @@ class RegexSettings(_Settings, frozen=True, kw_only=True):
     ignore_case: Annotated[bool, Meta(description="Capital and small letters are the same.")] = False
 
     def find_problems(self) -> Iterable[tuple[str, str]]:
+        if self.pattern is not None and (problem := find_expression_problem(self.pattern)):
+            yield "pattern", problem
+
+    def find_expectation_problem(self, expected: object) -> str:
         if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except re.error as error:
-                yield "pattern", f"it is {show_value(self.pattern)}, which is not a regular expression: {error}"
+            return ""
+        return _find_text_problem(expected, "pattern") or find_expression_problem(str(expected))
 
 
 class JsonSchemaSettings(_Settings, frozen=True, kw_only=True):
@@ -109,8 +91,12 @@ class JsonSchemaSettings(_Settings, frozen=True, kw_only=True):
     fenced: Annotated[bool, Meta(description="The JSON may stand in the only Markdown fence of the answer.")] = True
 
     def find_problems(self) -> Iterable[tuple[str, str]]:
-        if self.schema is not None and (problem := find_schema_problem(self.schema)):
-            yield "schema", problem
+        if self.schema is not None:
+            yield from (("schema", problem) for problem in find_schema_problems(self.schema))
+
+    def find_expectation_problem(self, expected: object) -> str:
+        problems = [] if self.schema is not None else find_schema_problems(read_schema(expected))
+        return f"the expectation of the case is no JSON Schema: {'; '.join(problems)}" if problems else ""
 
 
 class PythonSettings(_Settings, frozen=True, kw_only=True):
@@ -126,6 +112,10 @@ class PythonSettings(_Settings, frozen=True, kw_only=True):
     lower_is_better: Annotated[bool, Meta(description="A lower score is a better one.")] = False
 
     def find_problems(self) -> Iterable[tuple[str, str]]:
+        try:
+            plugins.load(JUDGE_GROUP, self.function)
+        except ConfigError as error:
+            yield "function", str(error).rstrip(".")
         if self.low >= self.high:
             yield "high", f"it is {self.high:g}, and must be more than low, which is {self.low:g}"
         elif self.pass_at is not None and not self.low <= self.pass_at <= self.high:
@@ -163,7 +153,7 @@ class UsedToolsSettings(_Settings, frozen=True, kw_only=True):
             yield "calls", 'it is empty, as least and most are: name a tool, or write order = "exactly" for no calls'
         for tool, least in self.least.items():
             if least > self.most.get(tool, least):
-                yield f"least.{_quote_key(tool)}", f"it is {least}, and must be at most {self.most[tool]}, as in most"
+                yield join_path("least", tool), f"it is {least}, and must be at most {self.most[tool]}, as in most"
 
 
 class CostSettings(_Settings, frozen=True, kw_only=True):
@@ -246,160 +236,49 @@ KINDS: Mapping[str, type[JudgeSettings]] = {kind.KIND: kind for kind in get_args
 """The settings of each kind of judge, by the word in `kind`."""
 
 
-def read_judges(tables: object, where: str = "judges") -> dict[str, JudgeSettings]:
-    """Read the tables of judges by name, such as `[judges.tone]`; `where` is the path of the table around them.
+def read_judge(
+    table: Mapping[str, Any], path: str, reader: TableReader, also: Sequence[str] = ()
+) -> JudgeSettings | None:
+    """Read the table of one judge; None if something is wrong with it.
 
-    Raises:
-        JudgeInvalid: with everything that is wrong: unknown keys, wrong values, values that do not go together.
+    Args:
+        also: keys of the table that are read elsewhere.
     """
-    if not isinstance(tables, Mapping):
-        raise JudgeInvalid([JudgeProblem(where, f"it is {show_value(tables)}, and must be tables [{where}.NAME]")])
-    problems = list[JudgeProblem]()
-    judges = dict[str, JudgeSettings]()
-    for name, table in tables.items():
-        path = f"{where}.{_quote_key(name)}"
-        if not re.fullmatch(JUDGE_NAME, name):
-            problems.append(JudgeProblem(path, f"{name!r} is not the name of a judge: write {JUDGE_NAME_FORM}"))
-        try:
-            judges[name] = read_judge(table, path)
-        except JudgeInvalid as error:
-            problems += error.problems
-    if problems:
-        raise JudgeInvalid(problems)
-    return judges
-
-
-def read_judge(table: object, where: str) -> JudgeSettings:
-    """Read the table of one judge; `where` is its path. Raise `JudgeInvalid` as `read_judges` does."""
-    if not isinstance(table, Mapping):
-        raise JudgeInvalid([JudgeProblem(where, f"it is {show_value(table)}, and must be a table [{where}]")])
-    kind = table.get("kind")
-    path, form = f"{where}.kind", f"one of {', '.join(KINDS)}"
+    kind, form, before = table.get("kind"), f"one of {', '.join(KINDS)}", len(reader.problems)
     if kind is None:
-        raise JudgeInvalid([JudgeProblem(path, f"it is missing: write {form}")])
+        reader.report(f"{path}.kind", f"it is missing: write {form}")
+        return None
     if not isinstance(kind, str) or kind not in KINDS:
         hint = did_you_mean(kind, KINDS, before="; ") if isinstance(kind, str) else ""
-        raise JudgeInvalid([JudgeProblem(path, f"it is {show_value(kind)}, and must be {form}{hint}")])
-    rest = {key: value for key, value in table.items() if key != "kind"}
-    problems = list[JudgeProblem]()
-    values = _read_fields(KINDS[kind], rest, where, problems)
-    if not problems:
-        settings: JudgeSettings = KINDS[kind](**values)
-        problems = [JudgeProblem(f"{where}.{field}", message) for field, message in settings.find_problems()]
-        if not problems:
-            return settings
-    raise JudgeInvalid(problems)
-
-
-def _read_fields(
-    kind: type[Struct], table: Mapping[str, Any], where: str, problems: list[JudgeProblem]
-) -> dict[str, Any]:
-    """Read the fields of a class one by one, since msgspec stops at the first error; add what is wrong."""
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
-    values = dict[str, Any]()
-    for key, value in table.items():
-        path = f"{where}.{_quote_key(key)}"
-        if key not in fields:
-            hint = did_you_mean(key, fields, otherwise=f"; there are: {', '.join(fields)}", before="; ")
-            problems.append(JudgeProblem(path, f"unknown key{hint}"))
-        else:
-            values[key] = _read_value(fields[key].type, value, path, problems)
-    problems += [
-        JudgeProblem(f"{where}.{name}", "it is missing: write a value for it")
-        for name, field in fields.items()
-        if name not in table and field.default is NODEFAULT and field.default_factory is NODEFAULT
-    ]
-    return values
-
-
-def _read_value(annotation: Any, value: Any, path: str, problems: list[JudgeProblem]) -> Any:
-    kind = _strip(annotation)
-    if get_origin(kind) is tuple:
-        if not isinstance(value, list | tuple):
-            problems.append(JudgeProblem(path, f"it is {show_value(value)}, and must be a list, in brackets"))
-            return ()
-        item = get_args(kind)[0]
-        items = [_read_value(item, each, f"{path}[{index}]", problems) for index, each in enumerate(value)]
-        if (most := _find_most(annotation)) is not None and len(items) > most:
-            problems.append(JudgeProblem(path, f"it has {len(items)} items, and may have {most}: remove some"))
-        return tuple(items)
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        if not isinstance(value, Mapping):
-            problems.append(JudgeProblem(path, f"it is {show_value(value)}, and must be a table"))
-            return None
-        before = len(problems)
-        values = _read_fields(kind, value, path, problems)
-        return kind(**values) if len(problems) == before else None
-    if get_origin(kind) is dict and isinstance(value, Mapping) and (parts := get_args(kind))[1] is not Any:
-        named = {key: _read_value(parts[1], each, f"{path}.{_quote_key(key)}", problems) for key, each in value.items()}
-        for key in named:
-            _read_value(parts[0], key, f"{path}.{_quote_key(key)}", problems)
-        return named
-    try:
-        return msgspec.convert(value, annotation)
-    except msgspec.ValidationError:
-        problems.append(JudgeProblem(path, f"it is {show_value(value)}, and must be {_describe(annotation, value)}"))
+        reader.report(f"{path}.kind", f"it is {show_value(kind)}, and must be {form}{hint}")
         return None
+    values = reader.read(KINDS[kind], table, path, elsewhere=("kind", *also))
+    if len(reader.problems) > before:
+        return None
+    settings: JudgeSettings = KINDS[kind](**values)
+    for field, message in settings.find_problems():
+        reader.report(f"{path}.{field}", message)
+    return settings if len(reader.problems) == before else None
 
 
-def _describe(annotation: Any, value: Any) -> str:
-    """Say what a field takes, by its declaration."""
-    kind, form = msgspec.inspect.type_info(annotation), ""
-    while isinstance(kind, msgspec.inspect.Metadata | msgspec.inspect.UnionType):
-        if isinstance(kind, msgspec.inspect.UnionType):  # TOML has no null
-            kind = next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType))
-        else:
-            form, kind = form or str((kind.extra or {}).get("form", "")), kind.type
-    match kind:
-        case _ if form:
-            return form
-        case msgspec.inspect.BoolType():
-            return "true or false"
-        case msgspec.inspect.IntType():
-            return f"a whole number from {kind.ge} to {kind.le}"
-        case msgspec.inspect.FloatType():
-            return f"a number from {kind.ge:g} to {kind.le:g}"
-        case msgspec.inspect.LiteralType():
-            choices = [str(each) for each in get_args(_strip(annotation))]
-            hint = did_you_mean(value, choices, before="; ") if isinstance(value, str) else ""
-            return f"one of {', '.join(choices)}{hint}"
-        case msgspec.inspect.DictType():
-            return "a table"
-        case _:
-            return "a text in quotes"
-
-
-def _strip(annotation: Any) -> Any:
-    """Return a type without its marks and without `| None`."""
-    while True:
-        if hasattr(annotation, "__metadata__"):
-            annotation = get_args(annotation)[0]
-        elif type(None) in get_args(annotation):
-            annotation = next(each for each in get_args(annotation) if each is not type(None))
-        else:
-            return annotation
-
-
-def _find_most(annotation: Any) -> int | None:
-    marks = getattr(annotation, "__metadata__", ())
-    return next((mark.max_length for mark in marks if isinstance(mark, Meta) and mark.max_length is not None), None)
-
-
-def find_schema_problem(schema: object) -> str:
-    """Say why a value is not a JSON Schema; empty if it is one. References stay within it: nothing is fetched."""
-    if not isinstance(schema, dict):
-        return f"it is {show_value(schema)}, and must be a JSON Schema, which is a table"
-    from jsonschema import Draft202012Validator, FormatChecker
-    from jsonschema.exceptions import best_match
-
-    # A regular expression that is none would fail only when an answer meets it.
-    meta = Draft202012Validator(Draft202012Validator.META_SCHEMA, format_checker=FormatChecker(["regex"]))
+def read_schema(expected: object) -> Any:
+    """Return the JSON Schema that a case expects, which may be a text of JSON; what is none as it is."""
     try:
-        worst = best_match(meta.iter_errors(schema))
-    except RecursionError:
-        return "the JSON Schema is nested too deep: make it flatter"
-    return f"at {worst.json_path} of the JSON Schema: {worst.message}" if worst else ""
+        return json.loads(expected) if isinstance(expected, str) else expected
+    except (ValueError, RecursionError):
+        return expected
 
 
-def _quote_key(key: str) -> str:
-    return key if re.fullmatch(r"[\w-]{1,64}", key) else show_value(key)
+def _find_text_problem(expected: object, field: str) -> str:
+    if isinstance(expected, str) and expected:
+        return ""
+    return f"the case expects {show_value(expected)}: write a text there, or set {field}"
+
+
+def find_expression_problem(expression: str) -> str:
+    """Say why a text is not a regular expression that can be searched; empty if it is one."""
+    try:
+        compile_search(expression)
+    except ValueError as error:
+        return str(error)
+    return ""

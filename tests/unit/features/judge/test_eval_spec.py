@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bubbot.errors import ValueInvalid
-from bubbot.features.judge.evals.judging import check_judge, find_points, passes
+from bubbot.features.judge.evals.judging import find_points, passes
 from bubbot.features.judge.evals.library import SUITES, EvalLibrary
 from bubbot.features.judge.evals.spec import EvalSpec, SpecInvalid, load_spec, parse_spec
 from bubbot.features.judge.judges.judging import COUNTED_UP, ScoreScale
@@ -26,7 +27,7 @@ text = "Hi."
 
 
 def read(text: str) -> EvalSpec:
-    return parse_spec(text, "try", check_judge)
+    return parse_spec(text, "try", lambda name: "{}")
 
 
 def find_problems(text: str) -> Sequence[str]:
@@ -52,7 +53,7 @@ def test_its_digest_is_that_of_what_it_says() -> None:
 def test_the_example_of_the_page_can_be_run(page: str) -> None:
     (block,) = [block for block in blocks(ROOT / page) if block.language == "ini"]
     spec = read(block.text)
-    assert (list(spec.setups), list(spec.cases), len(spec.judges)) == (["now", "new"], ["train", "family"], 2)
+    assert (list(spec.setups), list(spec.cases), len(spec.judges)) == (["now", "new"], ["train", "family"], 3)
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> None:
@@ -94,10 +95,10 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> Non
         "parallel: it is 0, and must be a whole number from 1 to 64",
         "tokens: it is 'many', and must be a whole number from 1 to 1000000000000",
         "setups.one.tools: it is 'recorded', and must be one of record, refused, live; did you mean 'record'?",
-        "setups.'Two': 'Two' is not the name of a setup: write 1 to 40 small letters, digits, _ and -, a letter first",
-        "setups.'Two'.modell: unknown key; did you mean 'model'?",
+        "setups.Two: 'Two' is not the name of a setup: write 1 to 40 small letters, digits, _ and -, a letter first",
+        "setups.Two.modell: unknown key; did you mean 'model'?",
         "cases.said.history[0].txt: unknown key; did you mean 'text'?",
-        "cases.said.history[0].text: it is missing, and must be a text in quotes",
+        "cases.said.history[0].text: it is missing: write a text in quotes",
         "cases.both: it has both chat and message: write chat for a slice of a tape, or message for a made talk",
         "cases.neither: it has neither chat nor message: write chat for a slice of a tape, or message for a made talk",
         "cases.from.from: it belongs to a slice: write the chat, too",
@@ -119,10 +120,37 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> Non
         (f"{GOOD}[[judges]]\nname = 'x'\n", "judges[1].kind: it is missing"),
         (GOOD.replace("[setups.one]", "[setups.one]\nscript = '../x.json'"), "setups.one.script: it is '../x.json'"),
         (GOOD.replace("[setups.one]", "[setups.one]\nscript = 'x.json'\nmodel = 'y'"), "the setup has a model, too"),
+        (f"{GOOD}cases = ['hello']\n[cases.other]\nmessage = 'x'\n", "cases.other: no judge judges it: add it to the"),
+        (GOOD.replace("text =", "name = 'a b'\ntext ="), "judges[0].name: it is 'a b', and must be 1 to 40 small"),
+        (GOOD.replace("text =", 'name = "\\u001b[2J"\ntext ='), "judges[0].name"),
         (
-            f"{GOOD}[[judges]]\nkind = 'model'\nmodel = 'x'\nrubric = 'y'\npairwise = true\n",
-            "judges[1].pairwise: it compares two answers",
+            GOOD.replace('"exact"\ntext = "Hi."', '"model"\nmodel = "x"\nrubric = "y"\npairwise = true\npass = 1'),
+            "judges[0].pass: it has no meaning for a comparison of two answers",
         ),
+        (
+            GOOD.replace('"exact"\ntext = "Hi."', '"model"\nmodel = "x"\nrubric = "y"\npairwise = true'),
+            "cases.hello: no judge judges it",
+        ),
+        (
+            GOOD.replace('text = "Hi."', ""),
+            "cases.hello.expect: for judges[0], the case expects null: write a text there",
+        ),
+        (
+            GOOD.replace('"exact"\ntext = "Hi."', '"regex"').replace('"hello"', '"hello"\nexpect = "("'),
+            "cases.hello.expect: for judges[0], '(' is not a regular expression",
+        ),
+        (
+            GOOD.replace('"exact"\ntext = "Hi."', '"json_schema"').replace('"hello"', '"hello"\nexpect = "{"'),
+            "cases.hello.expect: for judges[0], the expectation of the case is no JSON Schema",
+        ),
+        (GOOD.replace('"exact"\ntext = "Hi."', '"python"\nfunction = "no"'), "judges[0].function: No plugin 'no'"),
+        (f"{GOOD}pass = nan", "judges[0].pass: it is NaN, and must be a number from -1e+09 to 1e+09"),
+        (f"{GOOD}pass = 'x'", "judges[0].pass: it is 'x', and must be a number from -1e+09 to 1e+09"),
+        (GOOD.replace('"exact"\ntext = "Hi."', '"json_schema"\nschema = { const = nan }'), "the number nan"),
+        (f"repeats = {'9' * 6_000}\n{GOOD}", "try.toml, line 1: a number has more than 1000 digits: write a smaller"),
+        (f"repeats = 0x{'f' * 6_000}\n{GOOD}", "repeats: a number has more than 1000 digits: write a smaller"),
+        (f"x = {'[' * 5_000}{']' * 5_000}", "nested too deeply"),
+        (f"x = {'[' * 200}{']' * 200}", "nested too deeply"),
     ],
 )
 def test_a_mistake_is_named_with_its_fix(text: str, problem: str) -> None:
@@ -132,13 +160,38 @@ def test_a_mistake_is_named_with_its_fix(text: str, problem: str) -> None:
 def test_scripts_stand_beside_the_file_and_belong_to_what_is_evaluated(tmp_path: Path) -> None:
     path = tmp_path / "try.toml"
     path.write_text(GOOD.replace("[setups.one]", "[setups.one]\nscript = 'x.json'"))
-    with pytest.raises(SpecInvalid, match=r"'x\.json' cannot be read"):
-        load_spec(path, check_judge)
+    with pytest.raises(SpecInvalid, match=r"x\.json cannot be read"):
+        load_spec(path)
     (tmp_path / "x.json").write_text("{}")
-    first = load_spec(path, check_judge)
+    first = load_spec(path)
     (tmp_path / "x.json").write_text('{"rules": []}')
-    assert (first.scripts, load_spec(path, check_judge).digest != first.digest) == ({"x.json": "{}"}, True)
+    assert (first.scripts, load_spec(path).digest != first.digest) == ({"x.json": "{}"}, True)
     assert first.choose(model="provider/model").scripts == {}
+
+
+@pytest.mark.timeout(20)
+def test_files_that_are_no_plain_files_or_too_large_are_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "try.toml"
+    os.mkfifo(path)
+    with pytest.raises(SpecInvalid, match="is not a regular file"):
+        load_spec(path)
+    path.unlink()
+    path.write_text(GOOD.replace("[setups.one]", "[setups.one]\nscript = 'x.json'"))
+    os.mkfifo(tmp_path / "x.json")
+    with pytest.raises(SpecInvalid, match=r"setups\.one\.script: .* is not a regular file"):
+        load_spec(path)
+    (tmp_path / "x.json").unlink()
+    with (tmp_path / "x.json").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(SpecInvalid, match="is larger than"):
+        load_spec(path)
+
+
+def test_a_file_whose_name_cannot_be_typed_is_not_offered(tmp_path: Path) -> None:
+    (tmp_path / "evals").mkdir()
+    for name in ("a:b", "a b", "\x1b[2J", "fine"):
+        (tmp_path / "evals" / f"{name}.toml").write_text(GOOD)
+    assert EvalLibrary(tmp_path).list_names() == ["fine", *SUITES]
 
 
 def test_some_setups_run_alone() -> None:

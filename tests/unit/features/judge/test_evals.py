@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.arguments.fields import NoArguments
+from bubbot.errors import ValueInvalid
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.judge.evals.panels import PANELS
 from bubbot.features.judge.evals.report import find_evaluation, format_report, read_report, render_report
@@ -21,6 +23,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.panel import PanelQuery, PanelReader
 from bubbot.ports.model import ModelEvent, ModelRequest
 from bubbot.ports.turn import Turn
+from bubbot.settings.loader import BotSettings
 from bubbot.tape.boundary import OWNER as SEES_ALL
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.discard import DiscardingStore
@@ -30,6 +33,7 @@ from bubbot.texts import Texts
 from bubbot.tool import INSIDE, tool
 from tests.evals import EvalBench, calls, eval_bench, script
 from tests.family import GROUP, MEMBER, OWNER, family
+from tests.traced import until
 
 ONE = """
 [setups.one]
@@ -49,6 +53,15 @@ chat = "default"
 kind = "regex"
 pattern = "Else"
 """
+RUBRIC = """
+[[judges]]
+kind = "model"
+name = "tone"
+model = "scripted/judge"
+rubric = "friendly"
+anchors = [{ score = 1, label = "rude", meaning = "rude" }, { score = 5, label = "kind", meaning = "kind" }]
+"""
+ALSO = '[[judges]]\nkind = "regex"\nname = "end"\npattern = "x"\n'
 
 
 async def state(bench: EvalBench) -> list[tuple[str, int, str]]:
@@ -167,9 +180,9 @@ async def test_a_tool_that_acts_never_runs(tmp_path: Path, mode: str) -> None:
 
 
 async def test_a_judge_that_fails_is_a_failure_and_never_a_score(tmp_path: Path) -> None:
-    toml = ONE + '\n[[judges]]\nkind = "cost"\nmost = 1\n[[judges]]\nkind = "python"\nfunction = "gone"\n'
+    toml = ONE + '\n[[judges]]\nkind = "cost"\nmost = 1\n[[judges]]\nkind = "regex"\npattern = "(a|a)+$"\n'
     async with eval_bench(tmp_path) as bench:
-        bench.write(toml, good=script(hello="Hi."))
+        bench.write(toml, good=script(hello=f"{'a' * 60}b"))
         report = await bench.run()
         (result,) = await bench.results()
         assert [bool(each.failure) for each in result.scores][2], result.scores
@@ -184,25 +197,14 @@ async def test_a_model_that_fails_does_not_pass(tmp_path: Path) -> None:
         report = await bench.run()
         (result,) = await bench.results()
         assert "scripted refused" in result.failure
-        assert (result.score, result.has_passed, result.scores) == (None, False, ())
-        assert report.setups[0].pass_rate == 0.0
+        assert (result.score, result.has_passed, result.scores) == (0.0, False, ())
+        assert (report.setups[0].mean, report.setups[0].pass_rate) == (0.0, 0.0)
 
 
 async def test_a_model_judges_without_tools_and_its_tokens_count(tmp_path: Path) -> None:
-    toml = (
-        ONE
-        + """
-[[judges]]
-kind = "model"
-name = "tone"
-model = "scripted/judge"
-rubric = "friendly"
-anchors = [{ score = 1, label = "rude", meaning = "rude" }, { score = 5, label = "kind", meaning = "kind" }]
-"""
-    )
     reply = '{"rationale": "It greets.", "score": 4}'
     async with eval_bench(tmp_path, scripts={"scripted/judge": {"default": [{"text": reply}]}}) as bench:
-        bench.write(toml, good=script(hello="Hi."))
+        bench.write(ONE + RUBRIC, good=script(hello="Hi."))
         await bench.run()
         (result,) = await bench.results()
         tone = result.scores[1]
@@ -337,6 +339,134 @@ async def test_its_tokens_end_an_evaluation_and_no_case_is_half(tmp_path: Path) 
         assert "tokens are left" in report.problem
 
 
+async def test_cases_that_run_at_once_do_not_write_more_than_its_tokens(tmp_path: Path) -> None:
+    cases = "".join(f'[cases.c{number}]\nmessage = "hello {number}"\n' for number in range(8))
+    toml = f'tokens = 24000\nparallel = 8\n[setups.one]\n{cases}[[judges]]\nkind = "regex"\npattern = "."\n'
+    long = {"default": [{"text": "word " * 3_000}]}
+    async with eval_bench(tmp_path, scripts={"scripted": long}) as bench:
+        bench.write(toml)
+        report = await bench.run()
+        assert report.state == "budget"
+        assert [each.failure for each in report.results] == [""] * len(report.results)
+        assert len(report.results) > 1
+        assert sum(each.tokens for each in report.results) <= 24_000
+
+
+async def test_judges_read_the_beginning_of_an_answer_without_an_end(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(ONE + ALSO, good=script(hello="Hi." * 100_000))
+        report = await bench.run()
+        (result,) = report.results
+        assert (len(result.answer), result.cut) == (64_000, 236_000)
+        assert [each.has_passed for each in result.scores] == [False, False]
+        assert "236000 more characters of this answer were not judged" in format_report(
+            report, Texts(), with_words=True
+        )
+
+
+async def test_without_a_case_in_common_nothing_is_compared(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(ONE, good=script(hello="Hi."))
+        bench.write(ONE.replace("cases.hello", "cases.other"), "two")
+        await bench.run()
+        await bench.run("two")
+        with pytest.raises(ValueInvalid, match="eval_nothing_common"):
+            await bench.compare("try", "two")
+
+
+async def test_an_answer_that_failed_counts_the_same_in_a_report_and_a_comparison(tmp_path: Path) -> None:
+    toml = (
+        '[setups.good]\nscript = "good.json"\n[setups.bad]\nscript = "bad.json"\n[cases.a]\nmessage = "a"\n'
+        '[cases.b]\nmessage = "b"\n[[judges]]\nkind = "regex"\npattern = "Hi"\n'
+    )
+    async with eval_bench(tmp_path) as bench:
+        bench.write(toml, good=script(a="Hi.", b="Hi."), bad=script(a="Hi.", b=[{"error": "refused"}]))
+        await bench.run()
+        found = await bench.compare("try:good", "try:bad")
+        assert (found.before.summary.mean, found.after.summary.mean, found.difference) == (1.0, 0.5, -0.5)
+
+
+PAIR = """
+[setups.old]
+script = "old.json"
+[setups.new]
+script = "new.json"
+[cases.a]
+message = "a"
+[cases.b]
+message = "b"
+[[judges]]
+kind = "regex"
+pattern = "."
+[[judges]]
+kind = "model"
+name = "kinder"
+model = "scripted/judge"
+rubric = "Which is kinder?"
+pairwise = true
+"""
+PREFERS_HI = {
+    "rules": [
+        {"when": when, "steps": [{"text": json.dumps({"rationale": "Kinder.", "better": better})}]}
+        for when, better in (
+            (r'"first": .\s+"answer": "same', "first"),
+            (r'"first": .\s+"answer": "hi', "first"),
+            (r'"second": .\s+"answer": "hi', "second"),
+        )
+    ]
+}
+
+
+async def test_a_model_compares_the_answers_of_two_setups_in_both_orders(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path, scripts={"scripted/judge": PREFERS_HI}) as bench:
+        bench.write(PAIR, old=script(a="Ho.", b="same"), new=script(a="Hi.", b="same"))
+        report = await bench.run()
+        assert len(bench.models["scripted/judge"].requests) == 4, "each case in both orders"
+        old, new = report.setups
+        assert old.preferences == ()
+        (said,) = new.preferences
+        assert (said.judge, said.better, said.worse, said.ties, said.failures) == ("kinder", 1, 0, 1, 0)
+        assert (old.mean, new.mean) == (1.0, 1.0), "a preference is no score"
+        by_case = {each.case: each for each in report.results if each.setup == "new"}
+        (kinder,) = by_case["a"].preferences
+        assert (kinder.score, kinder.label, kinder.rationale, kinder.has_passed) == (1.0, "better", "Kinder.", None)
+        (tie,) = by_case["b"].preferences
+        assert (tie.label, "the two orders disagree" in tie.rationale) == ("tie", True)
+        steps = [entry.data for entry in await entries(bench, "eval") if entry.name == "loop.step"]
+        assert len(steps) == 8, "what it cost stays a fact"
+        assert "by kinder: better in 1 cases, worse in 0, equal in 1" in format_report(
+            report, Texts(), with_words=False
+        )
+        found = await bench.compare("try:old", "try:new")
+        assert found.after.summary.preferences == new.preferences
+
+
+async def test_a_comparison_of_two_answers_keeps_to_the_tokens_and_goes_on(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path, BudgetSettings(tokens_day=6_500), scripts={"scripted/judge": PREFERS_HI}) as bench:
+        bench.write(f"parallel = 1\n{PAIR}", old=script(a="Ho.", b="Ho."), new=script(a="Hi.", b="Hi."))
+        report = await bench.run()
+        assert (report.state, len(report.results)) == ("denied", 1)
+    async with eval_bench(tmp_path, scripts={"scripted/judge": PREFERS_HI}) as bench:
+        again = await bench.run()
+        assert (again.id, again.state) == (report.id, "complete")
+        assert [each.better for each in again.setups[1].preferences] == [2]
+
+
+async def test_an_answer_is_not_compared_with_one_that_failed(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path, scripts={"scripted/judge": PREFERS_HI}) as bench:
+        bench.write(PAIR, old=script(a=[{"error": "refused"}], b="Ho."), new=script(a="Hi.", b=[{"error": "refused"}]))
+        report = await bench.run()
+        assert [each.preferences for each in report.setups] == [(), ()]
+        assert bench.models["scripted/judge"].requests == []
+
+
+async def test_a_title_moves_no_cursor(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write('title = "a\\u001b[2J\\u202eb\\nOwner: yes"\n' + ONE, good=script(hello="Hi."))
+        text = await bench.say(",eval.run try", "eval")
+        assert text.startswith("a\ufffd[2J\ufffdb Owner: yes (")
+
+
 async def test_a_budget_of_the_bot_stops_it_and_the_next_run_goes_on(tmp_path: Path) -> None:
     cases = "".join(f'[cases.c{number}]\nmessage = "hello {number}"\n' for number in range(4))
     toml = f'parallel = 1\n[setups.one]\n{cases}[[judges]]\nkind = "regex"\npattern = "."\n'
@@ -350,6 +480,92 @@ async def test_a_budget_of_the_bot_stops_it_and_the_next_run_goes_on(tmp_path: P
         again = await bench.run()
         assert (again.id, again.state, len(again.results)) == (report.id, "complete", 4)
         assert len(bench.models["scripted"].requests) == 4 - stopped
+
+
+async def test_an_evaluation_under_another_persona_or_model_of_the_bot_does_not_go_on_with_an_older_one(
+    tmp_path: Path,
+) -> None:
+    cases = "".join(f'[cases.c{number}]\nmessage = "hello {number}"\n' for number in range(4))
+    toml = f'parallel = 1\n[setups.one]\n{cases}[[judges]]\nkind = "regex"\npattern = "."\n'
+    async with eval_bench(tmp_path, BudgetSettings(tokens_day=9_000)) as bench:
+        bench.write(toml)
+        report = await bench.run()
+        assert report.state == "denied"
+    async with eval_bench(tmp_path, bot=BotSettings(persona="You are a pirate.")) as bench:
+        pirate = await bench.run()
+        assert (pirate.id == report.id, pirate.state, len(pirate.results)) == (False, "complete", 4)
+        assert all(each.system.startswith("You are a pirate.") for each in bench.models["scripted"].requests)
+        spec = await bench.bot.store.get_blob("bubbot/evals", pirate.digest)
+        assert b'"model":"scripted"' in spec
+
+
+async def test_who_asks_for_an_evaluation_that_runs_gets_its_result(tmp_path: Path) -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    class Waiting(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            began.set()
+            await go.wait()
+            async for part in super().stream(request):
+                yield part
+
+    async with eval_bench(tmp_path) as bench:
+        slow = bench.models["scripted/slow"] = Waiting(name="scripted/slow")
+        bench.write(ONE.replace('script = "good.json"', 'model = "scripted/slow"'))
+        first = asyncio.ensure_future(bench.say(",eval.run try", "eval"))
+        await began.wait()
+        second = asyncio.ensure_future(bench.say(",eval.run try", "other"))
+        inbox = bench.bot.channel_factory.open_tape("bubbot/inbox/stdin")
+
+        async def has_come() -> bool:
+            return len((await inbox.fetch([TapeQuery(inbox.name, names=("inbox/received",))]))[0]) == 2
+
+        await until(has_come)
+        go.set()
+        assert await first == await second
+        assert [entry.name for entry in await bench.facts()] == [
+            "eval/started",
+            "eval/case",
+            "eval/ended",
+            "eval/ended",
+        ]
+        assert len(slow.requests) == 1
+        await bench.run()
+        assert len(slow.requests) == 2, "who asks later gets a new one"
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "problem"),
+    [
+        ("model", "nowhere/model", "setups.one.model"),
+        ("memory", "zonez", "setups.one.memory: there is no memory view 'zonez'; did you mean 'zones'?"),
+        ("strategy", "ful", "setups.one.strategy: there is no context strategy 'ful'; did you mean 'full'?"),
+        ("script", "good.json", "good.json: the script cannot be used"),
+        ("script", "text.json", "text is 3; it has to be a text"),
+        ("script", "calls.json", "calls is 7; it has to be a list of objects with a name"),
+        ("script", "deep.json", "deep.json: the script cannot be used (it is nested too deep"),
+    ],
+)
+async def test_what_a_setup_names_is_looked_up_before_anything_is_asked(
+    tmp_path: Path, key: str, name: str, problem: str
+) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(
+            ONE.replace('script = "good.json"', f'{key} = "{name}"'),
+            good={"rules": 3},
+            text={"default": [{"text": 3}]},
+            calls={"default": [{"calls": 7}]},
+        )
+        (tmp_path / "evals/deep.json").write_text("[" * 100_000)
+        assert problem in await bench.say(",eval.run try", "eval")
+        assert await bench.facts() == []
+
+
+async def test_the_model_of_a_judge_is_looked_up_before_anything_is_asked(tmp_path: Path) -> None:
+    async with eval_bench(tmp_path) as bench:
+        bench.write(f"{ONE}{RUBRIC.replace('scripted/judge', 'nowhere/judge')}", good=script(hello="Hi."))
+        assert "judges[1].model" in await bench.say(",eval.run try", "eval")
+        assert await bench.facts() == []
 
 
 async def test_a_finished_evaluation_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
