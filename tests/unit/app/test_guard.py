@@ -165,6 +165,7 @@ class TestLeftOut:
                 "notices of forgotten people",
                 "tasks",
                 "export of traces",
+                "export of judgements",
             ]
 
     async def test_a_lifespan_that_cannot_be_left_is_named_and_the_bot_ends_in_order(
