@@ -15,11 +15,12 @@ from zoneinfo import ZoneInfo
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.arguments.fields import Args, dump_args, dump_given, fields_of
-from bubbot.cli.files import create_folder, open_output
+from bubbot.cli.files import open_output
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
 from bubbot.formatting import replace_controls
+from bubbot.new_files import create_folder
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.server.client import connect, run_on_home

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bubbot.cli.output import raw_output
 from bubbot.errors import ConfigError
 from bubbot.home import Home
+from bubbot.new_files import create_file
 
 FILE_LINE_BYTES = 64 * 2**20
 """The longest line that commands read from a file."""
@@ -38,48 +38,6 @@ def _is_same_file(path: Path, other: Path) -> bool:
     with suppress(OSError):
         return path.samefile(other)
     return False
-
-
-@contextmanager
-def create_file(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """Create a file that only its owner can read, and yield its write function.
-
-    The file is on disk when the block ends, and removed if the block raises. Raise `ConfigError`.
-    """
-    try:
-        number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError as error:
-        raise ConfigError(f"{path} already exists: name another file") from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written ({error.strerror}): name another file") from error
-    try:
-        with os.fdopen(number, "wb") as file:
-            yield file.write
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ConfigError(f"{path} could not be written ({error.strerror}) and was removed") from error
-        raise
-
-
-def create_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Create a folder that only its owner can read, with these files by their paths below it. Raise `ConfigError`.
-
-    If a file cannot be written, those before it stay.
-    """
-    try:
-        path.mkdir(mode=0o700)
-        for folder in sorted({(path / name).parent for name in files} - {path}):
-            folder.mkdir(mode=0o700, parents=True)
-    except FileExistsError as error:
-        raise ConfigError(f"{path} already exists: name another folder") from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be made ({error.strerror}): name another folder") from error
-    for name, content in files.items():
-        with create_file(path / name) as write:
-            write(content)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from bubbot.app.tapes import now, open_tapes
 from bubbot.arguments.fields import Args
 from bubbot.cli.commands import carry_out
-from bubbot.cli.files import create_file, open_output, read_file_lines
+from bubbot.cli.files import open_output, read_file_lines
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
@@ -21,6 +21,7 @@ from bubbot.cli.tape.exports import name_export
 from bubbot.cli.tape.results import SkippedLine, TapeImportResult
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
 from bubbot.formatting import escape_json
+from bubbot.new_files import create_file
 from bubbot.ports.progress import REPORT_EVERY, report_each
 from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
 from bubbot.shell_command import Argument

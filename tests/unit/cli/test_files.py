@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli.files import create_folder
 from bubbot.errors import ConfigError
+from bubbot.new_files import create_folder
 
 
 def test_a_folder_holds_the_files_by_their_paths_and_nobody_else_can_read_them(tmp_path: Path) -> None:

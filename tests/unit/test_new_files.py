@@ -1,0 +1,79 @@
+"""New files are whole or not there, and replace nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bubbot.errors import ConfigError
+from bubbot.new_files import UNFINISHED, create_file
+
+WRITE_FOREVER = """
+import sys
+from pathlib import Path
+from bubbot.new_files import create_file
+with create_file(Path(sys.argv[1])) as write:
+    while True:
+        write(b"line\\n" * 10_000)
+        print("wrote", flush=True)
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_a_file_gets_its_name_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with create_file(path) as write:
+        write(b"one\n")
+        assert not path.exists()
+    assert path.read_bytes() == b"one\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert names(tmp_path) == ["a.jsonl"]
+
+
+def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with create_file(tmp_path / "a") as write:
+            write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert names(tmp_path) == []
+
+
+def test_a_file_that_is_there_or_comes_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+
+    def write_beside_others() -> None:
+        with create_file(path) as write:
+            write(b"ours")
+            path.write_bytes(b"theirs")
+
+    with pytest.raises(ConfigError, match="already exists"):
+        write_beside_others()
+    assert path.read_bytes() == b"theirs"
+    with pytest.raises(ConfigError, match="already exists"), create_file(path):
+        pytest.fail("it must not begin")
+    (link := tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="already exists"), create_file(link):
+        pytest.fail("it must not begin")
+    assert names(tmp_path) == ["a", "link"]
+
+
+def test_a_kill_leaves_a_file_that_does_not_look_whole_and_the_next_one_takes_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with subprocess.Popen([sys.executable, "-c", WRITE_FOREVER, str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    assert names(tmp_path) == [f"a{UNFINISHED}"]
+    with create_file(path) as write:
+        write(b"whole")
+    assert names(tmp_path) == ["a"]
