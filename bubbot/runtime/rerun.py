@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from operator import itemgetter
 
 from bubbot.ports.model import ToolCall
 from bubbot.ports.people import Account
 from bubbot.runtime.context.view import records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord, read_calls, read_results
-from bubbot.tape.entry import Kind, TapeEntry, canonical, sender_id, text_field
-from bubbot.tape.events import TURN_ENDS
+from bubbot.tape.anchor import SESSION_START
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, sender_id, text_field
+from bubbot.tape.events import TURN_ENDS, CommandRun, TurnJoined, TurnStart
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import TERMINAL_SENDER
-from bubbot.tape.query import IdRanges, TapeQuery, cut_spans, union
+from bubbot.tape.query import IdRanges, Span, TapeQuery, union
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
 NOT_RECORDED = "not recorded: in this replay nothing runs, and the turn that is replayed made no such call"
@@ -23,27 +26,99 @@ PAGE_ENTRIES = 500
 """Entries read at a time: a slice may be a chat of years."""
 
 
-async def find_speakers(tape: TapeHandle, turn: TurnRecord) -> set[Account] | None:
-    """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
+class SpeakerFinder:
+    """Finds the people whose words turns of one tape have, and who has to allow what is done with them.
 
-    The person at the terminal is not among them. None if it is not known who spoke: the models were shown another chat.
+    It reads the tape once, in its order, and keeps of each entry only who speaks in it.
     """
-    head, channel = await tape.head(), tape.session.partition(":")[0]
-    spans = {tape.name: [span for step in turn.steps for span in cut_spans(step.shown, head)]}
-    for name, shown in (each for step in turn.steps for each in step.shown_elsewhere):
-        spans.setdefault(name, []).extend(shown)
-    if any(not name.startswith(SYSTEM_TAPE_PREFIX) for name in spans if name != tape.name):
-        return None
-    people = set[Account]()
-    queries = [
-        TapeQuery(name, IdRanges(union(shown)), kinds=(Kind.MESSAGE, Kind.EVENT)) for name, shown in spans.items()
-    ]
-    for entry in (entry for found in await tape.fetch(queries) for entry in found):
-        quote = entry.meta.get("quote")
-        quoted = sender_id(quote) if isinstance(quote, Mapping) and not quote.get("own") else ""
-        people |= {(channel, number) for number in {sender_id(entry.meta), quoted}}
-        people.add((text_field(entry.data, "channel"), text_field(entry.data, "by")))  # of memory that chats share
+
+    def __init__(self, tape: TapeHandle) -> None:
+        self._tape = tape
+        self._channel = tape.session.partition(":")[0]
+        self._read_to = 0
+        self._spoken: list[tuple[int, frozenset[Account]]] = []
+        self._repeated: list[int] = []
+
+    async def find(self, turn: TurnRecord) -> set[Account] | None:
+        """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
+
+        If the models were shown a summary, or the result of a call, or a command answered, nobody knows whose words are in it: then
+        it is everybody who had spoken on the tape. The person at the terminal is not among them. None if it is not known who spoke:
+        the models were shown another chat, or what the turn answers is gone.
+        """
+        last = turn.entries[-1].id if turn.entries else await self._tape.head()
+        elsewhere: dict[str, list[Span]] = {}
+        for name, shown in (each for step in turn.steps for each in step.shown_elsewhere):
+            elsewhere.setdefault(name, []).extend(shown)
+        people = await self._find_asking(turn)
+        if people is None or any(not name.startswith(SYSTEM_TAPE_PREFIX) for name in elsewhere):
+            return None
+        for name, spans in elsewhere.items():
+            for entry in (await self._tape.fetch([TapeQuery(name, IdRanges(union(spans)))]))[0]:
+                people |= self._find_people(entry)
+        await self._read(last)
+        for low, high in (*union(span for step in turn.steps for span in step.shown), (turn.entries[0].id, last)):
+            if bisect_right(self._repeated, high or last) > bisect_left(self._repeated, low):
+                people |= await self.find_before(last)
+            spoken = slice(bisect_left(self._spoken, low, key=_ID), bisect_right(self._spoken, high or last, key=_ID))
+            people.update(*(accounts for _, accounts in self._spoken[spoken]))
+        return _without_terminal(people)
+
+    async def find_before(self, entry: int) -> set[Account]:
+        """Find everybody who had spoken on the tape, or had been quoted, when this was its newest entry."""
+        await self._read(entry)
+        known = self._spoken[: bisect_right(self._spoken, entry, key=_ID)]
+        return _without_terminal(set().union(*(accounts for _, accounts in known)))
+
+    async def _find_asking(self, turn: TurnRecord) -> set[Account] | None:
+        """Return who wrote what a turn answers, and whom that quotes; None if it is gone. A command is no message on its tape."""
+        facts = [TurnStart.try_of(entry) or TurnJoined.try_of(entry) for entry in turn.entries]
+        named = [(str(name), int(number)) for fact in facts if fact is not None for name, number in fact.inbounds]
+        found = await self._tape.fetch([TapeQuery(name, IdRanges(((number, number),))) for name, number in named])
+        people = set[Account]()
+        for entries in found:
+            if not entries or entries[0].erased:
+                return None
+            data = entries[0].data
+            people |= _read_people(data, text_field(data, "channel") or self._channel)
+        return people
+
+    async def _read(self, last: int) -> None:
+        """Read who speaks in the entries up to one."""
+        for low in range(self._read_to + 1, last + 1, PAGE_ENTRIES):
+            part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
+            for entry in (await self._tape.fetch([TapeQuery(self._tape.name, part)]))[0]:
+                if accounts := self._find_people(entry):
+                    self._spoken.append((entry.id, accounts))
+                if _may_repeat_words(entry):
+                    self._repeated.append(entry.id)
+        self._read_to = max(self._read_to, last)
+
+    def _find_people(self, entry: TapeEntry) -> frozenset[Account]:
+        # Facts of memory that chats share name a channel; others do not, since it is that of their chat.
+        shared = text_field(entry.data, "channel") or self._channel, text_field(entry.data, "by")
+        return frozenset(_without_terminal({*_read_people(entry.meta, self._channel), shared}))
+
+
+_ID = itemgetter(0)
+
+
+def _read_people(meta: JsonObject, channel: str) -> set[Account]:
+    """Return who wrote something, and whom it quotes."""
+    people, quote = {(channel, sender_id(meta))}, meta.get("quote")
+    if isinstance(quote, Mapping) and not quote.get("own"):
+        people.add((channel, sender_id(quote)))
+    return people
+
+
+def _without_terminal(people: Iterable[Account]) -> set[Account]:
     return {account for account in people if account[1] not in ("", TERMINAL_SENDER)}
+
+
+def _may_repeat_words(entry: TapeEntry) -> bool:
+    """Return true for what a model, a tool or a command wrote of what others said."""
+    is_result = entry.kind == Kind.TOOL_RESULT or entry.name in CommandRun.EVENTS
+    return is_result or (entry.kind == Kind.ANCHOR and entry.name != SESSION_START)
 
 
 async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[TurnRecord]:

@@ -21,7 +21,6 @@ from bubbot.features.judge.results import (
     TargetLabelled,
 )
 from bubbot.features.judge.settings import JudgeSettings
-from bubbot.features.judge.targets import find_target, format_target
 from bubbot.formatting import clean
 from bubbot.ports.channel import Inbound, Role
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement, Label
@@ -29,6 +28,7 @@ from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.ports.turn import Turn
 from bubbot.runtime.messages import find_sent
 from bubbot.runtime.router import holds_command
+from bubbot.runtime.targets import find_target, format_target
 from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import TapeEntry, text_field
 from bubbot.tape.events import CommandRun

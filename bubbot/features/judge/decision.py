@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from msgspec import Struct
 
-from bubbot.features.judge.targets import BRANCH_ENDED, read_spans
 from bubbot.ports.judgements import JudgedTarget
 from bubbot.runtime.context.evidence import write_quotation
 from bubbot.runtime.context.selectors import text_of
+from bubbot.runtime.targets import BRANCH_ENDED, read_spans
 from bubbot.runtime.turns import TurnRecord, read_calls
 from bubbot.tape.entry import Kind, TapeEntry, int_field, text_field
 from bubbot.tape.events import TURN_ENDS, TURN_START

@@ -19,11 +19,11 @@ from bubbot.features.judge.labels import (
 )
 from bubbot.features.judge.results import BEST, WORST, LabelRow
 from bubbot.features.judge.settings import JudgeSettings
-from bubbot.features.judge.targets import find_target, format_target
 from bubbot.panel import Panel, PanelForm, PanelQuery, PanelReader
 from bubbot.ports.judgements import Label
 from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.runtime.context.selectors import text_of
+from bubbot.runtime.targets import find_target, format_target
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges

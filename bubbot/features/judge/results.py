@@ -10,8 +10,8 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.judge.decision import Alternative
 from bubbot.features.judge.settings import LABEL_NAME, LABEL_NAME_FORM
-from bubbot.features.judge.targets import format_target
 from bubbot.ports.judgements import Annotator, AnnotatorKind, Label
+from bubbot.runtime.targets import format_target
 from bubbot.shell_command import Argument, IsoTime
 
 MAX_WHY_CHARS = 2_000

@@ -14,7 +14,7 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.runtime.rerun import RecordedResults, answering_steps, find_speakers, find_turns
+from bubbot.runtime.rerun import RecordedResults, SpeakerFinder, answering_steps, find_turns
 from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import ids_of
@@ -53,8 +53,9 @@ async def rerun_turns(
     To compare models is to evaluate them with the words of people. Who asks allows it for their own words.
     """
     turns, usage, problem, left_out = list[TurnReplay](), list[TapeEntry](), "", 0
+    speakers = SpeakerFinder(tape)
     async for turn in find_turns(tape, *span):
-        people = await find_speakers(tape, turn)
+        people = await speakers.find(turn)
         asked = None if people is None else people - {host.typing_account}
         if asked is None or not all([await consents.has_consented(account, "evaluation") for account in asked]):
             left_out += 1

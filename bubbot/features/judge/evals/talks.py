@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -18,14 +18,13 @@ from bubbot.ports.people import Account
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.runtime.context.selectors import text_of
 from bubbot.runtime.messages import sender_data
-from bubbot.runtime.rerun import RecordedResults, answering_steps, find_speakers, find_turns
+from bubbot.runtime.rerun import RecordedResults, SpeakerFinder, answering_steps, find_turns
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry, sender_id, text_field, timestamp
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.provenance import PROVENANCE, TERMINAL_SENDER, source_of_role
-from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.provenance import PROVENANCE, source_of_role
 
 PURPOSE = "evaluation"
 PAGE_ENTRIES = 500
@@ -102,7 +101,7 @@ class CasePeople:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._speakers: dict[str, list[tuple[int, Account]]] = {}
+        self._speakers: dict[str, SpeakerFinder] = {}
 
     async def find(self, planned: PlannedCase) -> set[Account] | None:
         """Return the people of a case; nobody for a made case, None if it is not known who they are.
@@ -113,25 +112,9 @@ class CasePeople:
             return set()
         tape = await self._kernel.open_copy(planned.case.chat)
         turn = await _read_turn(tape, planned)
-        people = None if turn is None else await find_speakers(tape, turn)
-        if people is None:
-            return None
-        if tape.name not in self._speakers:
-            self._speakers[tape.name] = [each async for each in _read_speakers(tape)]
-        people |= {account for entry, account in self._speakers[tape.name] if entry <= planned.entries[1]}
-        return {account for account in people if account[1] not in ("", TERMINAL_SENDER)}
-
-
-async def _read_speakers(tape: TapeHandle) -> AsyncIterator[tuple[int, Account]]:
-    """Yield each message that a person wrote, or that quotes one, as its entry and the account."""
-    channel = tape.session.partition(":")[0]
-    for low in range(1, await tape.head() + 1, PAGE_ENTRIES):
-        part = IdRanges(((low, low + PAGE_ENTRIES - 1),))
-        for entry in (await tape.fetch([TapeQuery(tape.name, part, kinds=(Kind.MESSAGE,))]))[0]:
-            quote = entry.meta.get("quote")
-            for meta in (entry.meta, quote):
-                if isinstance(meta, Mapping) and not meta.get("own") and (number := sender_id(meta)):
-                    yield entry.id, (channel, number)
+        speakers = self._speakers.setdefault(tape.name, SpeakerFinder(tape))
+        people = None if turn is None else await speakers.find(turn)
+        return None if people is None else people | await speakers.find_before(planned.entries[1])
 
 
 async def _read_turn(tape: TapeHandle, planned: PlannedCase) -> TurnRecord | None:

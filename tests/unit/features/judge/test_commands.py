@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from bubbot.features.judge.settings import JudgeSettings
-from bubbot.features.judge.targets import find_target, format_target
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Quote, Sender
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
+from bubbot.runtime.targets import find_target, format_target
 from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import Kind
 from tests.callers import refused, run_shell

@@ -13,6 +13,8 @@ from bubbot.tape.query import BetweenAnchors, TapeQuery
 
 BRANCH_ENDED = "branch/ended"
 """The fact that a branch has ended, with its `fork` and its `entries`."""
+BRANCH_CHOSEN = "branch/chosen"
+"""The fact that a branch became part of the conversation, with its `fork`."""
 MIN_PREFIX = 4
 """The least characters of the id of a turn or a fork."""
 _ENTRY = re.compile(r"#?(\d{1,15})")
@@ -37,7 +39,7 @@ async def find_target(tape: TapeHandle, text: str) -> JudgedTarget:
         return await _find_between(tape, match[1], match[2])
     if found := await _find_by_id(tape, word):
         return found
-    raise ValueInvalid("judge_no_target", target=word)
+    raise ValueInvalid("target_no_target", target=word)
 
 
 async def _find_by_id(tape: TapeHandle, word: str) -> JudgedTarget | None:
@@ -49,9 +51,9 @@ async def _find_by_id(tape: TapeHandle, word: str) -> JudgedTarget | None:
 async def _find_slice(tape: TapeHandle, first: int, last: int) -> JudgedTarget:
     head = await tape.head()
     if not 1 <= first <= last <= head:
-        raise ValueInvalid("judge_no_entry", entry=first if not 1 <= first <= head else last, last=head)
+        raise ValueInvalid("target_no_entry", entry=first if not 1 <= first <= head else last, last=head)
     if first == last and (await tape.entry(first)).erased:
-        raise ValueInvalid("judge_erased", entry=first)
+        raise ValueInvalid("target_erased", entry=first)
     return JudgedTarget("entry" if first == last else "slice", ((first, last),))
 
 
@@ -60,9 +62,9 @@ async def _find_between(tape: TapeHandle, first: str, second: str) -> JudgedTarg
     try:
         (found,) = await tape.fetch([query])
     except AnchorNotFound:
-        raise ValueInvalid("judge_no_anchors", first=first, second=second) from None
+        raise ValueInvalid("target_no_anchors", first=first, second=second) from None
     if not found:
-        raise ValueInvalid("judge_no_anchors", first=first, second=second)
+        raise ValueInvalid("target_no_anchors", first=first, second=second)
     return JudgedTarget("slice", ((found[0].id, found[-1].id),), f"{first}..{second}")
 
 
