@@ -5,12 +5,14 @@ VENV ?= .venv
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --no-deps
 # A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
 export PHOENIX_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
+# Programs that read what `bubbot export` writes, for the proof alone.
+export FORMATS_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/formats
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --quiet --no-build-isolation --editable .
 
 DOJO = .venv-agentdojo
 
-.PHONY: chat install dist test test-all proof agentdojo phoenix check soak bench mutants pictures lock clean
+.PHONY: chat install dist test test-all proof agentdojo phoenix formats check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -26,6 +28,7 @@ test: $(VENV)/.dev  ## every check and test
 proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examples
 	-@$(MAKE) --no-print-directory agentdojo
 	-@$(MAKE) --no-print-directory phoenix
+	-@$(MAKE) --no-print-directory formats
 	@$(VENV)/bin/python -m pytest --proof
 
 agentdojo: $(DOJO)/suites.json  ## AgentDojo's tasks and attacks, for the proof that nothing acts without a yes
@@ -46,6 +49,8 @@ pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; 
 	@$(VENV)/bin/python -m tests.docs.pictures $(PICTURES)
 
 phoenix: $(PHOENIX_FOLDER)/.installed  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
+
+formats: $(FORMATS_FOLDER)/.installed  ## readers of the formats of exports, for the proof
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \
@@ -81,6 +86,13 @@ $(PHOENIX_FOLDER)/.installed: requirements/phoenix.in
 	@echo "Installing Phoenix into $(PHOENIX_FOLDER) (860 MB on the disk, once)"
 	@$(PYTHON) -m venv --clear $(PHOENIX_FOLDER)
 	@$(PHOENIX_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/phoenix.in
+	@touch $@
+
+# Harbor says that it needs Python 3.12; its models of trajectories, the only part that is used, run with 3.11, too.
+$(FORMATS_FOLDER)/.installed: requirements/formats.in
+	@echo "Installing readers of exports into $(FORMATS_FOLDER) (640 MB on the disk, once)"
+	@$(PYTHON) -m venv --clear $(FORMATS_FOLDER)
+	@$(FORMATS_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes --ignore-requires-python -r requirements/formats.in
 	@touch $@
 
 $(VENV)/bin/python:

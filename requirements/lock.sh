@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, phoenix.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, phoenix.in, formats.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ before=$("$python" -c 'import datetime as d; print(d.date.today() - d.timedelta(
 compile() { # compile OUTPUT [uv option]...: requirements on standard input
     output=$1
     shift
-    "$tools/venv/bin/uv" pip compile - --quiet --universal --python-version 3.11 --generate-hashes \
+    "$tools/venv/bin/uv" pip compile - --quiet --universal --python-version "${minimum:-3.11}" --generate-hashes \
         --only-binary :all: --no-config --no-header --no-annotate --no-emit-index-url \
         --exclude-newer "${before}T00:00:00Z" "$@" > "$output"
 }
@@ -77,6 +77,17 @@ printf 'arize-phoenix>=20,<21\n' | compile "$tools/lock"
     echo "--only-binary :all:"
     grep -v '^--only-binary' "$tools/lock"
 } > requirements/phoenix.in
+printf 'atif>=1.8,<2\ninspect-ai>=0.3.285,<0.4\ndatasets>=5.2,<6\n' | compile "$tools/lock"
+# Of Harbor only the models of trajectories are used, which need nothing but pydantic; the whole has 120 packages.
+minimum=3.12
+printf 'harbor>=0.26,<0.27\n' | compile "$tools/harbor" --no-deps
+minimum=3.11
+{
+    echo "# Readers of the formats of exports, for \`make formats\`. Written by make lock; install with --no-deps --require-hashes."
+    echo "--only-binary :all:"
+    grep -v '^--only-binary' "$tools/lock"
+    grep -v '^--only-binary' "$tools/harbor"
+} > requirements/formats.in
 printf 'uv\n' | compile "$tools/lock"
 {
     echo "# The tool that writes the lock files. Renewed by lock.sh itself; install with --no-deps --require-hashes."

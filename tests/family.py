@@ -124,6 +124,7 @@ async def family(
     tools: Sequence[Tool] = (),
     pages: Mapping[str, str] = MappingProxyType({}),
     toolbox: list[Tool] | None = None,
+    busy: str = "queue",
     **limits: Any,
 ) -> AsyncIterator[Family]:
     """Run the bot. `sections` are those of other features, `limits` settings of `[agents]`, `pages` what addresses hold.
@@ -144,6 +145,7 @@ async def family(
                 "debounce": 0,
                 "messages_per_minute": 0,
                 "messages_per_hour": 0,
+                "busy": busy,
             }
         },
     )

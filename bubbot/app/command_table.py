@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     "eval": CommandRow(
         "Look", "evaluate answers over cases, and compare setups", "bubbot.features.judge.evals.commands"
     ),
+    "export": CommandRow("Look", "write turns for training or evaluation", "bubbot.features.learn.commands"),
     "tape": CommandRow("Change", "list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
     "memory": CommandRow("Change", "show and change what a session remembers", "bubbot.features.memory.commands"),
     "schedule": CommandRow(

@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.own_features import find_part
 from bubbot.ports.access import ListedPeople, MayRead
+from bubbot.ports.judgements import ReadLabels
+from bubbot.ports.people import AsksConsent
 from bubbot.ports.usage import Currency, SpentTotal
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from bubbot.features.agents.directory import ConfiguredAgents
     from bubbot.features.budget.limits import ModelFacts
     from bubbot.features.budget.settings import BudgetSettings
+    from bubbot.features.learn.commands import LearnOptions
     from bubbot.features.memory.opening import MemoryCommandOptions
     from bubbot.features.people.commands import PeopleOptions
     from bubbot.features.strategies.compare import StrategyComparer
@@ -148,11 +151,35 @@ def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
     return settings.section(BudgetSettings), model_facts(settings)
 
 
+def _learn_options(settings: Settings) -> LearnOptions:
+    """Return the settings of exports with what rebuilds requests, and what knows consents and judgements in the tapes of a home."""
+    # Imported here: exports are for one command of many.
+    from bubbot.app.installed import load_strategies
+    from bubbot.features.access.links import AccountLinks
+    from bubbot.features.access.state import ACCESS_PROJECTION
+    from bubbot.features.judge.labels import LabelReader
+    from bubbot.features.judge.settings import JudgeSettings
+    from bubbot.features.learn.commands import LearnOptions
+    from bubbot.features.learn.settings import LearnSettings
+    from bubbot.features.people.consent import CONSENT_TAPE, ConsentService
+    from bubbot.tape.projection import ProjectionRunner
+
+    def open_consents(open_tape: Callable[[str], TapeService]) -> AsksConsent:
+        links = AccountLinks(open_tape(ACCESS_PROJECTION.tapes), ProjectionRunner())
+        return ConsentService(open_tape(CONSENT_TAPE), ProjectionRunner(), links.linked_accounts)
+
+    def open_labels(open_tape: Callable[[str], TapeService]) -> ReadLabels:
+        return LabelReader(open_tape, lambda: settings.section(JudgeSettings)).read
+
+    return LearnOptions(settings.section(LearnSettings), load_strategies(), open_consents, open_labels)
+
+
 _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
     {
         "access": configured_people,
         "agents": _agent_directory,
         "budget": budget_settings,
+        "learn": _learn_options,
         "memory": _memory_options,
         "people": _people_options,
         "strategies": _strategy_comparer,

@@ -94,7 +94,7 @@ def _make_params(command: CommandSyntax) -> Iterator[click.Parameter]:
             if mark.rest:
                 metavar += " ..."
             is_required = command.requires(name)
-            if not is_required or field.choices:
+            if not is_required or (field.choices and not mark.metavar):
                 metavar = f"{{{metavar}}}" if is_required else f"[{metavar}]"
             count = -1 if mark.rest else 1
             complete = find_completion(command, name, field)

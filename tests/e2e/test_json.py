@@ -96,6 +96,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "task resume": ("task", "resume", "7KQ2M"),
     "task cancel": ("task", "cancel", "7KQ2M"),
     "task rerun": ("task", "rerun", "7KQ2M", "--from", "a"),
+    "export": ("export", "openai-chat", "default", "--out", "turns.jsonl"),
     "judge label": ("judge", "label", "default", "1", "quality", "4"),
     "judge list": ("judge", "list", "default"),
     "judge show": ("judge", "show", "default", "1"),

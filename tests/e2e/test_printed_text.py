@@ -80,6 +80,11 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "access revoke": [("access", "revoke", "telegram\x9b", "42")],
     "access readings": [("access", "readings")],
     "access grant-reading": [("access", "grant-reading", "telegram\x9b:4", "evil\x1b[2J")],
+    "export": [
+        ("export", "openai-chat", "evil@\x1b[2J", "--out", "a"),
+        ("export", "atif", "evil\x9b", "--out", "\x1b[2J"),
+        ("export", "areal", "evil", "--out", "turns\x9b.json"),
+    ],
     "judge label": [
         ("judge", "label", "evil", "1", "quality", "4", "\x1b[2J", "\x9b:4"),
         ("judge", "label", "evil\x1b[2J", "\x9b1"),

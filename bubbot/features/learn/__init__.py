@@ -1,0 +1,1 @@
+"""Episodes of tapes, written for those who train or evaluate models."""

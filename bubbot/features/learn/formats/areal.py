@@ -1,0 +1,62 @@
+"""Interactions as AReaL's proxy exports them without tokens (its first API): what was shown, what was written, and the reward.
+
+AReaL trains on what it sampled itself; such records are for reward models, evaluation and imitation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from bubbot.features.learn.episodes import EpisodeTurn
+from bubbot.features.learn.formats.chats import (
+    COMMANDS_ALONE,
+    NOTHING_WRITTEN,
+    SUBTASK,
+    clean_message,
+    written_message,
+    wrote_nothing,
+)
+from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat, encode_line
+
+
+class ArealWriter:
+    """Writes one interaction for each call of a model; the reward of a turn is that of its last one."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.losses = Counter[str]()
+        self._head = EpisodeHead("", "", "", 0, 0, "")
+
+    def begin(self, head: EpisodeHead) -> Iterable[bytes]:
+        """See `FormatWriter`."""
+        self._head = head
+        yield b'{"interactions": {\n'
+
+    def write(self, turn: EpisodeTurn) -> Iterable[bytes]:
+        """See `FormatWriter`."""
+        self.losses[SUBTASK] += len(turn.subtasks)
+        self.losses[COMMANDS_ALONE] += not turn.steps and not turn.subtasks
+        self.losses += Counter()  # without what is 0
+        for step in turn.steps:
+            if wrote_nothing(step):
+                self.losses[NOTHING_WRITTEN] += 1
+                continue
+            self.records += 1
+            name = f"{self._head.id}-{step.record.id}"
+            system = [{"role": "system", "content": step.request.system}] if step.request.system else []
+            interaction = {
+                "messages": [*system, *map(clean_message, step.request.messages)],
+                "output_message_list": [written_message(step)],
+                "reward": self._head.rewards.get(turn.record.id) if step is turn.steps[-1] else None,
+                "interaction_id": name,
+            }
+            lead = b"" if self.records == 1 else b",\n"
+            yield lead + encode_line({name: interaction}).strip()[1:-1]
+
+    def end(self) -> Iterable[bytes]:
+        """See `FormatWriter`."""
+        yield b"\n}}\n"
+
+
+AREAL = ExportFormat("areal", "AReaL interactions without tokens (API 1)", "training", ArealWriter, is_single=True)

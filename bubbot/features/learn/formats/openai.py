@@ -1,0 +1,87 @@
+"""Chats as OpenAI's fine-tuning and those who follow it read them: lines of JSON, for imitation or as pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+from bubbot.features.learn.episodes import EpisodeTurn
+from bubbot.features.learn.formats.chats import (
+    LineWriter,
+    Message,
+    describe_tools,
+    read_object,
+    split_turn,
+    with_object_arguments,
+)
+from bubbot.features.learn.formats.pairs import find_pairs
+from bubbot.features.learn.formats.writer import ExportFormat
+
+
+class ChatWriter(LineWriter):
+    """Writes one record for each turn: what the last request of it showed, and what the models wrote then.
+
+    What was there before the turn has `weight` 0, so that only the turn itself is learned. A turn whose requests do not go on from
+    each other has a record for each of them. Calls that could not be made have `weight` 0, too.
+    """
+
+    def make_records(self, turn: EpisodeTurn) -> Iterator[Mapping[str, Any]]:
+        """See `LineWriter`."""
+        for step, before, own in split_turn(turn, self.losses):
+            names = {each.name for each in step.request.tools}
+            learned = [each if _can_be_learned(each, names) else _weigh_nothing(each) for each in own]
+            messages = [self._with_objects(each) for each in [*map(_weigh_nothing, before), *learned]]
+            record: dict[str, Any] = {"messages": messages}
+            if step.request.tools:
+                record["tools"] = describe_tools(step.request.tools)
+            yield record
+
+    def _with_objects(self, message: Message) -> Message:
+        """Return a message whose arguments are all objects: what else a model wrote is refused by those who read the file."""
+        calls = message.get("tool_calls", ())
+        if all(read_object(call["function"]["arguments"]) is not None for call in calls):
+            return message
+        made = with_object_arguments({"role": "assistant", "content": "", "tool_calls": calls}, self.losses)[
+            "tool_calls"
+        ]
+        texts = [json.dumps(call["function"]["arguments"], ensure_ascii=False) for call in made]
+        return {
+            **message,
+            "tool_calls": [
+                {**call, "function": {**call["function"], "arguments": text}}
+                for call, text in zip(calls, texts, strict=True)
+            ],
+        }
+
+
+class PreferenceWriter(LineWriter):
+    """Writes one record for each answer that somebody chose, and each one beside it that was not chosen."""
+
+    def make_records(self, turn: EpisodeTurn) -> Iterator[Mapping[str, Any]]:
+        """See `LineWriter`."""
+        for pair in find_pairs(turn):
+            shown: dict[str, Any] = {"messages": pair.prompt}
+            if pair.tools:
+                shown["tools"] = describe_tools(pair.tools)
+            yield {
+                "input": shown,
+                "preferred_output": [{"role": "assistant", "content": pair.chosen}],
+                "non_preferred_output": [{"role": "assistant", "content": pair.rejected}],
+            }
+
+
+def _can_be_learned(message: Message, names: Set[str]) -> bool:
+    """Return false for calls that could not be made, of tools that there are not or without an object of arguments."""
+    functions = [call["function"] for call in message.get("tool_calls", ())]
+    return all(each["name"] in names and read_object(each["arguments"]) is not None for each in functions)
+
+
+def _weigh_nothing(message: Message) -> Message:
+    return {**message, "weight": 0} if message["role"] == "assistant" else message
+
+
+OPENAI_CHAT = ExportFormat("openai-chat", "OpenAI chat fine-tuning, JSON lines", "training", ChatWriter)
+OPENAI_PREFERENCE = ExportFormat(
+    "openai-preference", "OpenAI preference fine-tuning, JSON lines", "training", PreferenceWriter
+)

@@ -1,0 +1,155 @@
+"""`bubbot export` over a home in which much has happened: consent, completeness, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.features.memory.scopes import WORKSPACE_TAPE
+from bubbot.features.people.consent import CONSENT_TAPE, WITHDRAWN
+from bubbot.features.people.facts import Consent
+from bubbot.home import Home
+from bubbot.stores.sqlite.store import open_store
+from bubbot.tape.service import TapeService
+from tests.doubles import SteppingClock
+from tests.e2e import bot
+from tests.trace.home import apart, lived, words_about, words_of_tapes
+
+CANARY = re.compile(r"zq\d{5}x|zp\d{5}x")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose people allow evaluation, and nobody training."""
+    home = tmp_path_factory.mktemp("learn") / "home"
+    lived(home)
+    return home
+
+
+def export(home: Path, name: str, *arguments: str) -> tuple[subprocess.CompletedProcess[bytes], Path]:
+    out = home.parent / name
+    return bot.run(home, "export", *arguments, "--out", str(out)), out
+
+
+def words_for_all(home: Path) -> set[str]:
+    """What the owner, who allows evaluation, wrote into the memory that all chats share."""
+    return set(apart(words_of_tapes(home))[WORKSPACE_TAPE])
+
+
+def receipt_of(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.with_name(path.name + ".receipt.json").read_text())
+    assert found["sha256"] == sha256(path.read_bytes()).hexdigest()
+    assert found["bytes"] == path.stat().st_size
+    return found
+
+
+@pytest.mark.parametrize("chat", ["tg:1", "tg:5", "tg:7", "tg:-8"])
+@pytest.mark.parametrize("form", ["atif", "openai-chat"])
+def test_nothing_goes_out_for_a_purpose_that_people_did_not_allow(home: Path, chat: str, form: str) -> None:
+    done, out = export(home, f"training{chat}{form}", form, chat)
+    assert done.returncode == 2, done.stderr
+    assert b"there is nothing to export (" in done.stderr
+    assert b"consent: " in done.stderr
+    assert not list(home.parent.glob(f"{out.name}*"))
+
+
+@pytest.mark.parametrize("chat", ["tg:1", "tg:5", "tg:7"])
+@pytest.mark.parametrize("form", ["atif", "openai-chat"])
+def test_an_export_has_words_of_its_people_and_of_nobody_else(home: Path, chat: str, form: str) -> None:
+    done, out = export(home, f"{form}{chat}", form, chat, "--for", "evaluation")
+    assert done.returncode == 0, done.stderr
+    found = set(CANARY.findall(out.read_text()))
+    assert found
+    assert found <= apart(words_about(home, chat)) | words_for_all(home)
+    receipt = receipt_of(out)
+    (part,) = receipt["slices"]
+    assert (part["session"], part["first"], receipt["purpose"]) == (chat, 1, "evaluation")
+    assert part["hash"]
+    assert receipt["is_complete"] is (not part["left_out"] and not receipt["losses"])
+    if chat == "tg:5":  # its model was shown another chat
+        assert part["left_out"]["unknown people"] >= 1
+
+
+def test_what_one_person_takes_back_is_in_no_export_of_the_others(home: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "home"
+    shutil.copytree(home, copy)
+
+    async def withdraw() -> None:
+        store = await open_store(Home(copy).database, salt=os.urandom, now=SteppingClock())
+        tape = TapeService(store, CONSENT_TAPE, now=SteppingClock(), new_id=str)
+        await tape.append([Consent("tg", "1", "evaluation").to_entry(WITHDRAWN)])
+        await store.aclose()
+
+    apart(withdraw())
+    for chat in ("tg:5", "tg:7"):
+        done, out = export(copy, f"after{chat}", "atif", chat, "--for", "evaluation")
+        assert done.returncode == 0, done.stderr
+        found = set(CANARY.findall(out.read_text()))
+        assert found
+        assert not found & words_for_all(copy)
+
+
+def test_require_complete_writes_nothing_and_says_why(home: Path) -> None:
+    done, out = export(home, "whole.json", "atif", "tg:5", "--for", "evaluation", "--require-complete")
+    assert done.returncode == 2
+    assert b"would not be complete (" in done.stderr
+    assert not list(home.parent.glob(f"{out.name}*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("atiff", "tg:5"), "must be atif, openai-chat"),
+        (("atif", "tg:5 tg:7"), "one slice"),
+        (("openai-chat", "tg:5@99999"), "99999"),
+        (("openai-chat", "tg:5@12..nothing"), "nothing"),
+        (("openai-chat", "tg:5", "--discount", "2"), "discount"),
+        (("openai-chat", "tg:5", "--for", "fun"), "fun"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(home: Path, arguments: tuple[str, ...], words: str) -> None:
+    done, out = export(home, "wrong.jsonl", *arguments)
+    assert done.returncode == 2
+    assert words.encode() in done.stderr, done.stderr
+    assert not list(home.parent.glob(f"{out.name}*"))
+
+
+def test_a_file_that_is_there_stays_and_a_slice_has_its_turns_only(home: Path) -> None:
+    (home.parent / "there").write_text("mine")
+    done, out = export(home, "there", "openai-chat", "tg:5@1-40", "--for", "evaluation")
+    assert (done.returncode, out.read_text()) == (2, "mine")
+    assert not out.with_name("there.receipt.json").exists()
+    done, out = export(home, "slices.jsonl", "openai-chat", "tg:5@1-40", "tg:7@1-40", "--for", "evaluation")
+    assert done.returncode == 0, done.stderr
+    assert [each["last"] for each in receipt_of(out)["slices"]] == [40, 40]
+
+
+@pytest.mark.parametrize("kill", range(5))
+def test_a_kill_leaves_no_file_that_looks_whole(home: Path, tmp_path: Path, kill: int) -> None:
+    """At five moments; the proof does fifty."""
+    copy = tmp_path / "home"
+    shutil.copytree(home, copy)
+    out = tmp_path / "out.json"
+    with bot.opened(copy, "export", "atif", "tg:1", "--for", "evaluation", "--out", str(out)) as opened:
+        time.sleep(0.2 * kill)
+        opened.process.send_signal(signal.SIGKILL)
+        opened.process.wait(10.0)
+    if out.exists():
+        receipt_of(out)
+        json.loads(out.read_text())
+    out.unlink(missing_ok=True)
+    out.with_name("out.json.receipt.json").unlink(missing_ok=True)
+    done = bot.run(copy, "export", "atif", "tg:1", "--for", "evaluation", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    receipt_of(out)
+    assert not list(tmp_path.glob("*.part"))
