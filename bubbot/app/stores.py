@@ -25,13 +25,20 @@ STORE_GROUP = "bubbot.stores"
 
 
 async def open_home_store(
-    settings: StoreSettings, home: Home, *, now: Clock, readonly: bool = False, room_retry: float | None = None
+    settings: StoreSettings,
+    home: Home,
+    *,
+    now: Clock,
+    readonly: bool = False,
+    room_retry: float | None = None,
+    keep: int = 0,
 ) -> TapeStore:
     """Open the store of a home. A writer must hold the home's lock.
 
     Args:
         readonly: also works while a bot is running.
         room_retry: see `open_store`.
+        keep: how many entries that were read stay in memory, of a store that is only read.
 
     Raises:
         ConfigError: no package offers the store, or it is unusable.
@@ -41,7 +48,7 @@ async def open_home_store(
     if settings.kind == SQLITE_STORE:
         refuse_unusable_database(home)
         if readonly:
-            return await open_readonly(home.database)
+            return await open_readonly(home.database, keep)
         store = await open_store(
             home.database, salt=os.urandom, now=now, room_retry=room_retry, on_newest=home.mark_database
         )

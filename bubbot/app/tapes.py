@@ -15,6 +15,9 @@ from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 
+KEPT_ENTRIES = 10_000
+"""Entries that a command keeps in memory while it reads: a few windows, which `export` and `context` read again and again."""
+
 
 def now() -> datetime:
     """Return the current time, in UTC."""
@@ -51,6 +54,6 @@ async def open_tapes(
         if write:
             home.ensure()
             stack.enter_context(WriterLock(home))
-        store = await open_home_store(settings, home, now=now, readonly=not write)
+        store = await open_home_store(settings, home, now=now, readonly=not write, keep=KEPT_ENTRIES)
         stack.push_async_callback(store.aclose)
         yield store, await find_workspace(store, home)

@@ -7,12 +7,13 @@ import json
 import re
 import sqlite3
 import sys
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import aiosqlite
 
@@ -23,6 +24,8 @@ from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, Matcher, Span, TapeQuery, WholeTape, build_matcher, parse_moment, resolve
 
 T = TypeVar("T")
+DecodeRow: TypeAlias = Callable[[str, tuple[Any, ...]], TapeEntry]
+"""Build the entry of a row of `SELECT_ENTRIES`, by the name of its tape. Raise `TapeCorrupt`."""
 ENTRY_COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
 INSERT_ENTRY = f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * 14)})"
 SELECT_ENTRIES = (
@@ -104,6 +107,25 @@ def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
         )
     except (ValueError, TypeError, AttributeError, EntryInvalid) as error:
         raise TapeCorrupt(f"entry {entry_id} of the tape {tape} is unreadable: {error}. {_WAY_OUT}") from error
+
+
+class RowDecoder:
+    """Builds entries from rows, and keeps the newest ones: who rebuilds requests reads the same window again for each."""
+
+    def __init__(self, most: int) -> None:
+        """`most` is how many entries are kept."""
+        self._most = most
+        self._kept: OrderedDict[tuple[str, int], tuple[tuple[Any, ...], TapeEntry]] = OrderedDict()
+
+    def decode(self, tape: str, row: tuple[Any, ...]) -> TapeEntry:
+        """Build the entry of a row, as `from_row` does. A row that changed, such as an erased one, is read again."""
+        key = tape, row[0]
+        known = self._kept.pop(key, None)
+        entry = known[1] if known is not None and known[0] == row else from_row(tape, row)
+        self._kept[key] = row, entry
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return entry
 
 
 def check_row(tape: str, row: tuple[Any, ...]) -> None:
@@ -277,8 +299,10 @@ async def _open_cursor(
             await cursor.close()
 
 
-async def find_entries(conn: aiosqlite.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
-    """Find the entries of a query; equal to `evaluate` over the whole tape."""
+async def find_entries(
+    conn: aiosqlite.Connection, query: TapeQuery, decode: DecodeRow = from_row
+) -> tuple[TapeEntry, ...]:
+    """Find the entries of a query; equal to `evaluate` over the whole tape. `decode` builds them from rows."""
     spans = await resolve(query, RowFinder(conn, query.tape, query.as_of))
     matcher = build_matcher(query)
     if matcher.reads_texts:
@@ -292,17 +316,22 @@ async def find_entries(conn: aiosqlite.Connection, query: TapeQuery) -> tuple[Ta
                 limit = LARGEST if query.limit is None else query.limit - len(entries)
                 if limit <= 0:
                     return tuple(entries)
-                entries += await _read(conn, query, _select(query, part, limit, matcher), limit, matcher)
+                entries += await _read(conn, query, _select(query, part, limit, matcher), limit, matcher, decode)
     return tuple(entries)
 
 
-async def _read(
-    conn: aiosqlite.Connection, query: TapeQuery, statement: tuple[str, list[Any]], limit: int, matcher: Matcher
+async def _read(  # noqa: PLR0917 - the parts of one statement
+    conn: aiosqlite.Connection,
+    query: TapeQuery,
+    statement: tuple[str, list[Any]],
+    limit: int,
+    matcher: Matcher,
+    decode: DecodeRow,
 ) -> list[TapeEntry]:
     """Read the entries that a statement selects and the filters accept."""
     if not matcher.reads_texts:  # SQLite has applied all filters and the limit
         found = await conn.execute_fetchall(*statement)
-        return await decode_in_steps(map(tuple, found), partial(from_row, query.tape))
+        return await decode_in_steps(map(tuple, found), partial(decode, query.tape))
     entries: list[TapeEntry] = []
     async with _open_cursor(conn, *statement) as rows:
         async for row in rows:

@@ -38,8 +38,11 @@ from bubbot.stores.sqlite.rows import (
     LARGEST,
     NEWEST_POSITION,
     SELECT_AFTER,
+    DecodeRow,
+    RowDecoder,
     decode_in_steps,
     find_entries,
+    from_row,
     is_one_statement,
     positioned_entry,
 )
@@ -88,8 +91,8 @@ class SqliteStore:
         indexer: fills the search index; None if nothing does.
     """
 
-    def __init__(self, path: Path, salt: Salt) -> None:
-        self._salt = salt
+    def __init__(self, path: Path, salt: Salt, decode: DecodeRow = from_row) -> None:
+        self._salt, self._decode = salt, decode
         self._open = True
         self._reader: HeldConnection
         self._scanner: HeldConnection
@@ -132,7 +135,7 @@ class SqliteStore:
         reader = self._ensure_open(self._reader)
         is_short = len(queries) == 1 and is_one_statement(queries[0])
         async with reader.exclusive() if is_short else reader.snapshot() as conn:
-            return [await find_entries(conn, query) for query in queries]
+            return [await find_entries(conn, query, self._decode) for query in queries]
 
     async def head(self, tape: str) -> int:
         sql = "SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = (SELECT tape FROM tapes WHERE name = ?)"
@@ -493,9 +496,9 @@ async def open_store(
     return store
 
 
-async def open_readonly(path: Path) -> SqliteStore:
-    """Open the database for reading, also while the bot runs. Raise `StoreUnavailable` if there is none."""
-    store = SqliteStore(path, bytes)
+async def open_readonly(path: Path, keep: int = 0) -> SqliteStore:
+    """Open the database for reading, also while the bot runs; keep some entries that were read. Raise `StoreUnavailable` if there is none."""
+    store = SqliteStore(path, bytes, RowDecoder(keep).decode if keep else from_row)
     await store.start(None)
     return store
 
