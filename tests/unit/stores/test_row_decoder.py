@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bubbot.stores.sqlite import rows
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape import entry as make
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch
@@ -22,7 +24,12 @@ async def test_what_is_read_again_is_not_decoded_again_and_what_was_erased_is_go
 ) -> None:
     decoded = list[int]()
     from_row = rows.from_row
-    monkeypatch.setattr(rows, "from_row", lambda tape, row: decoded.append(row[0]) or from_row(tape, row))  # type: ignore[func-returns-value]
+
+    def note(tape: str, row: tuple[Any, ...]) -> TapeEntry:
+        decoded.append(row[0])
+        return from_row(tape, row)
+
+    monkeypatch.setattr(rows, "from_row", note)
     store = await open_store(tmp_path / "a.db", salt=CountingSalt(), now=SteppingClock())
     tape = TapeService(store, "talk", now=SteppingClock(), new_id=CountingIds())
     await tape.append([make.message("user", text) for text in ("one", "two", "three")])
