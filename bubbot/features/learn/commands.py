@@ -142,19 +142,18 @@ async def _open_episode(context: CommandContext, options: LearnOptions, word: st
     """Find what a word names, and what its turns were worth. Raise `ValueInvalid` or `EntryNotFound`."""
     chat, _, part = word.partition("@")
     async with context.open_session(chat, usage="exported") as tape:
-        head = await tape.head()
-        if not head:
+        summary = next((each for each in await context.store.tapes() if each.name == tape.name), None)
+        if summary is None or not summary.head:
             raise EntryNotFound(f"{chat} has no entries")
+        head = summary.head
         spans = (await find_target(tape, part)).entries if part else ((1, head),)
         first, last = spans[0][0], spans[-1][1]
         turns = await _find_turns(tape, first, last)
         labels = await options.open_labels(context.open_tape)(tape.name)
         rewards = assign_rewards(labels, turns, options.section)
-        summaries = await context.store.tapes()
-        digest = next((each.hash for each in summaries if each.name == tape.name and each.head >= head), "")
         check = ConsentCheck(SpeakerFinder(tape), options.open_consents(context.open_tape), purpose)
         reader = EpisodeReader(tape, options.strategies, check)
-        return Episode(tape, reader, first, last, head, digest, turns, rewards)
+        return Episode(tape, reader, first, last, head, summary.hash, turns, rewards)
 
 
 async def _find_turns(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:

@@ -74,8 +74,7 @@ class AtifWriter:
         if self._subtasks.tell():
             yield b',"subagent_trajectories":['
             self._subtasks.seek(0)
-            while part := self._subtasks.read(SPOOLED_BYTES):
-                yield part
+            yield from self._subtasks  # by lines
             yield b"]"
         yield b"}\n"
         self._subtasks.close()

@@ -61,8 +61,7 @@ class InspectWriter:
         if self.records:
             yield encode_line(self._make_head()).rstrip(b"\n").removesuffix(b"}") + b', "samples": [\n'
             self._samples.seek(0)
-            while part := self._samples.read(SPOOLED_BYTES):
-                yield part
+            yield from self._samples  # by lines
             yield b"\n]}\n"
         self._samples.close()
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from bubbot.features.learn.formats import atif, inspect
 from bubbot.ports.model import ModelRequest
+from tests.e2e import inside
 from tests.learn.exports import export_all, has_lines
 from tests.learn.faults import FAULTS, Fault
-from tests.learn.home import CHOSEN, HANGING, LONG, ODD, REJECTED, SUBTASK, LearnHome, live
+from tests.learn.home import CHAT, CHOSEN, HANGING, LONG, ODD, REJECTED, SUBTASK, LearnHome, live
 from tests.learn.validators import CHECKS, Refused
 from tests.trace.home import apart
 
@@ -285,3 +287,13 @@ def requests_of(trajectory: Any) -> list[list[tuple[str, str]]]:
             shown.append(("assistant" if step["source"] == "agent" else "user", step["message"]))
             shown += [("tool", each["content"]) for each in step.get("observation", {}).get("results", ()) if each.get("source_call_id")]  # fmt: skip
     return found
+
+
+@pytest.mark.parametrize("form", ["atif", "inspect"])
+def test_what_waits_on_the_disk_for_the_end_comes_whole(
+    home: LearnHome, exports: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr({"atif": atif, "inspect": inspect}[form], "SPOOLED_BYTES", 1)
+    done = inside.run(home.path, "export", form, CHAT, "--out", str(tmp_path / "out.json"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.json").read_bytes() == exports[form][0].read_bytes()
