@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeAlias
@@ -125,7 +125,11 @@ class LearnCommands:
         assert context is not None
         options: LearnOptions = context.settings
         chosen = next(each for each in FORMATS if each.name == args.format)
-        if not args.out.strip():
+        out = Path(args.out.strip())
+        if not out.name or out.name in (
+            "..",
+            "-",
+        ):  # nothing goes to standard output: beside the file stands its receipt
             raise ValueInvalid("export_no_file")
         purpose = args.purpose or chosen.purpose
         words = args.slices.split()
@@ -134,15 +138,16 @@ class LearnCommands:
         episodes = [await _open_episode(context, options, word, purpose) for word in words]
         factor = options.section.discount if args.discount is None else args.discount
         exporter = Exporter(chosen, purpose, __version__, redact, factor, context.on_progress)
-        receipt = await exporter.write(episodes, Path(args.out.strip()), is_whole=args.require_complete)
-        return Exported(args.out.strip(), receipt, receipt.why_partial)
+        receipt = await exporter.write(episodes, out, is_whole=args.require_complete)
+        return Exported(str(out), receipt, receipt.why_partial)
 
 
 async def _open_episode(context: CommandContext, options: LearnOptions, word: str, purpose: Purpose) -> Episode:
     """Find what a word names, and what its turns were worth. Raise `ValueInvalid` or `EntryNotFound`."""
-    chat, _, part = word.partition("@")
+    tapes = await context.store.tapes()
+    chat, part = _split_word(word, [tape.name for tape in tapes])
     async with context.open_session(chat, usage="exported") as tape:
-        summary = next((each for each in await context.store.tapes() if each.name == tape.name), None)
+        summary = next((each for each in tapes if each.name == tape.name), None)
         if summary is None or not summary.head:
             raise EntryNotFound(f"{chat} has no entries")
         head = summary.head
@@ -154,6 +159,13 @@ async def _open_episode(context: CommandContext, options: LearnOptions, word: st
         check = ConsentCheck(SpeakerFinder(tape), options.open_consents(context.open_tape), purpose)
         reader = EpisodeReader(tape, options.strategies, check)
         return Episode(tape, reader, first, last, head, summary.hash, turns, rewards)
+
+
+def _split_word(word: str, tapes: Collection[str]) -> tuple[str, str]:
+    """Return the chat that a word names, and the slice of it; the names of archives have an `@`, too."""
+    ends = [place for place, letter in enumerate(word) if letter == "@"]
+    end = next((each for each in (len(word), *reversed(ends)) if word[:each] in tapes), min([*ends, len(word)]))
+    return word[:end], word[end + 1 :]
 
 
 async def _find_turns(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:
