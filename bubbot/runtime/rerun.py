@@ -43,6 +43,7 @@ class SpeakerFinder:
         self._repeated: list[int] = []
         self._reported: list[int] = []
         self._has_others = False
+        self._forwarded = set[tuple[object, ...]]()
 
     async def find(self, turn: TurnRecord) -> set[Account] | None:
         """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
@@ -82,20 +83,21 @@ class SpeakerFinder:
     async def _find_asking(self, turn: TurnRecord) -> set[Account] | None:
         """Return who wrote what a turn answers, and whom that quotes; None if it is gone. A command is no message on its tape."""
         asking = await self._read_asking(turn.entries)
-        people = [accounts for _, accounts in asking if accounts is not None]
+        people = [self._people_of(data) for _, _, data in asking if data is not None]
         return set[Account]().union(*people) if len(people) == len(asking) else None
 
-    async def _read_asking(self, entries: Iterable[TapeEntry]) -> list[tuple[int, set[Account] | None]]:
-        """Return who wrote what turns that begin or go on in these entries answer, each with the entry; None if it is gone."""
+    async def _read_asking(self, entries: Iterable[TapeEntry]) -> list[tuple[int, tuple[str, int], JsonObject | None]]:
+        """Return what turns that begin or go on in these entries answer: the entry, the place, and the message; None if it is gone."""
         facts = [(entry.id, TurnStart.try_of(entry) or TurnJoined.try_of(entry)) for entry in entries]
-        named = [(place, str(name), int(number)) for place, fact in facts if fact for name, number in fact.inbounds]
-        found = await self._tape.fetch([TapeQuery(name, IdRanges(((number, number),))) for _, name, number in named])
-        asking: list[tuple[int, set[Account] | None]] = []
-        for (place, _, _), inbounds in zip(named, found, strict=True):
-            data = inbounds[0].data if inbounds and not inbounds[0].erased else None
-            people = None if data is None else _read_people(data, text_field(data, "channel") or self._channel)
-            asking.append((place, people))
-        return asking
+        named = [(each, (str(name), int(number))) for each, fact in facts if fact for name, number in fact.inbounds]
+        found = await self._tape.fetch([TapeQuery(name, IdRanges(((number, number),))) for _, (name, number) in named])
+        return [
+            (each, place, inbounds[0].data if inbounds and not inbounds[0].erased else None)
+            for (each, place), inbounds in zip(named, found, strict=True)
+        ]
+
+    def _people_of(self, inbound: JsonObject) -> set[Account]:
+        return _read_people(inbound, text_field(inbound, "channel") or self._channel)
 
     async def _read(self, last: int) -> None:
         """Read who speaks in the entries up to one."""
@@ -104,8 +106,10 @@ class SpeakerFinder:
             (entries,) = await self._tape.fetch([TapeQuery(self._tape.name, part)])
             # Who only typed commands has no message here, and their words come back, such as the text of a job.
             typed: dict[int, set[Account]] = defaultdict(set)
-            for place, people in await self._read_asking(entries):
-                typed[place] |= _without_terminal(people or ())
+            for begun, place, data in await self._read_asking(entries):
+                typed[begun] |= _without_terminal(() if data is None else self._people_of(data))
+                if data is not None and _is_forwarded(data):
+                    self._forwarded.add(place)
             for entry in entries:
                 if accounts := self._find_people(entry) | typed[entry.id]:
                     self._spoken.append((entry.id, accounts))
@@ -122,27 +126,26 @@ class SpeakerFinder:
         # Facts of memory that chats share name a channel; others do not, since it is that of their chat.
         shared = text_field(entry.data, "channel") or self._channel, text_field(entry.data, "by")
         people = _without_terminal({*_read_people(entry.meta, self._channel), shared})
-        return frozenset({*people, (self._channel, UNKNOWN_SENDER)} if _is_of_unknown(entry) else people)
+        place = entry.meta.get("inbound")
+        is_pair = isinstance(place, tuple) and all(isinstance(part, str | int) for part in place)
+        is_forwarded = is_pair and place in self._forwarded
+        is_of_unknown = is_forwarded or _quotes_unknown(entry)
+        return frozenset({*people, (self._channel, UNKNOWN_SENDER)} if is_of_unknown else people)
 
 
 def _has_any(ids: list[int], low: int, high: int) -> bool:
     return bisect_right(ids, high) > bisect_left(ids, low)
 
 
-def _is_of_unknown(entry: TapeEntry) -> bool:
-    """Return true for what a person passed on, without the id of its author: a quotation, or a forwarded message."""
-    if not is_said_by_person(entry.kind, entry.payload) or entry.meta.get("origin") not in (None, HUMAN_ORIGIN):
-        return False
+def _is_forwarded(inbound: JsonObject) -> bool:
+    """Return true for a message whose sender did not choose its words; what others than people send is of their own making."""
+    return inbound.get(PROVENANCE) == Source.WORLD and inbound.get("origin") in (None, HUMAN_ORIGIN)
+
+
+def _quotes_unknown(entry: TapeEntry) -> bool:
+    """Return true for a message that quotes somebody without an id."""
     quote = entry.meta.get("quote")
-    if isinstance(quote, Mapping):  # with files it is of the world, too
-        return not quote.get("own") and not sender_id(quote)
-    is_text = isinstance(entry.payload.get("content"), str)
-    return is_text and entry.meta.get(PROVENANCE) == Source.WORLD and not _is_stranger(entry.meta)
-
-
-def _is_stranger(meta: JsonObject) -> bool:
-    sender = meta.get("sender")
-    return isinstance(sender, Mapping) and sender.get("role") == "stranger"
+    return isinstance(quote, Mapping) and not quote.get("own") and not sender_id(quote)
 
 
 _ID = itemgetter(0)

@@ -64,3 +64,14 @@ async def test_what_is_passed_on_without_its_author_is_of_somebody_unknown(tmp_p
         assert await find_people(bench, OWNER) == [{ANN, UNKNOWN}]
         assert await find_people(bench, MEMBER) == [{BEN, ("tg", "77")}]
         assert await find_people(bench, GROUP) == [{ANN, UNKNOWN}]
+
+
+async def test_an_approval_is_passed_on_by_nobody(tmp_path: Path) -> None:
+    post = {"calls": [{"name": "post_send", "arguments": {"to": "bob", "text": "hello"}}]}
+    script = {"rules": [{"when": "Send it", "steps": [post, says("Sent.")]}], "default": [says("Well.")]}
+    async with family(tmp_path, ScriptedModel(script), agents={}) as bench:
+        await bench.say("Send it", OWNER, OWNER)
+        await bench.say(f",approve {bench.cards[-1]}", OWNER, OWNER)
+        people = await find_people(bench, OWNER)
+        assert len(people) >= 3
+        assert [*filter(None, people)] == [{ANN}] * len(people)
