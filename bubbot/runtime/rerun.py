@@ -40,6 +40,7 @@ class SpeakerFinder:
         self._channel = tape.session.partition(":")[0]
         self._read_to = 0
         self._spoken: list[tuple[int, frozenset[Account]]] = []
+        self._groups: dict[frozenset[Account], frozenset[Account]] = {}
         self._repeated: list[int] = []
         self._reported: list[int] = []
         self._has_others = False
@@ -112,7 +113,7 @@ class SpeakerFinder:
                     self._forwarded.add(place)
             for entry in entries:
                 if accounts := self._find_people(entry) | typed[entry.id]:
-                    self._spoken.append((entry.id, accounts))
+                    self._spoken.append((entry.id, self._groups.setdefault(accounts, accounts)))
                 if _may_repeat_words(entry):
                     self._repeated.append(entry.id)
                     # Nobody but owners has spoken here: what people said elsewhere, such as the jobs of all chats.

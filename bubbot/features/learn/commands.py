@@ -24,7 +24,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.judgements import ReadLabels
 from bubbot.ports.people import AsksConsent, Purpose
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.runtime.rerun import SpeakerFinder
+from bubbot.runtime.rerun import PAGE_ENTRIES, SpeakerFinder
 from bubbot.runtime.targets import find_target
 from bubbot.shell_command import Argument, CommandContext
 from bubbot.tape.entry import Kind, text_field
@@ -170,15 +170,17 @@ def _split_word(word: str, tapes: Collection[str]) -> tuple[str, str]:
 
 async def _find_turns(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:
     """Return the turns that begin and end within a range, in their order."""
-    query = TapeQuery(tape.name, IdRanges(((first, last),)), kinds=(Kind.EVENT,), names=(TURN_START, *TURN_ENDS))
     began: dict[str, int] = {}
     found: list[TurnSpan] = []
-    for entry in (await tape.fetch([query]))[0]:
-        turn = text_field(entry.meta, "turn")
-        if entry.name == TURN_START:
-            began[turn] = entry.id
-        elif turn in began:
-            found.append(TurnSpan(turn, began.pop(turn), entry.id))
+    for low in range(first, last + 1, PAGE_ENTRIES):
+        part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
+        query = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(TURN_START, *TURN_ENDS))
+        for entry in (await tape.fetch([query]))[0]:
+            turn = text_field(entry.meta, "turn")
+            if entry.name == TURN_START:
+                began[turn] = entry.id
+            elif turn in began:
+                found.append(TurnSpan(turn, began.pop(turn), entry.id))
     return sorted(found, key=lambda turn: turn.first)
 
 

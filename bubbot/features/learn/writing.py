@@ -186,6 +186,7 @@ class Exporter:
             if isinstance(found, LeftOutTurn):
                 counts.left_out[found.reason] += 1
                 counts.entries.append(found.entry)
+                self.on_progress(found.entry - episode.first + 1, episode.last - episode.first + 1)
                 continue
             before = writer.records
             for part in writer.write(found):
