@@ -51,14 +51,15 @@ class SpeakerFinder:
 
         If the models were shown a summary, or the result of a call, or a command answered, nobody knows whose words are in it: then
         it is everybody who had spoken on the tape. The person at the terminal is not among them. None if it is not known who spoke:
-        the models were shown another chat, a tool or a command told an owner of others, or what the turn answers is gone.
+        the models were shown another chat, a tool or a command told an owner of others, what they were shown was not recorded, or what the turn answers is gone.
         """
         last = turn.entries[-1].id if turn.entries else await self._tape.head()
         elsewhere: dict[str, list[Span]] = {}
         for name, shown in (each for step in turn.steps for each in step.shown_elsewhere):
             elsewhere.setdefault(name, []).extend(shown)
         people = await self._find_asking(turn)
-        if people is None or any(not name.startswith(SYSTEM_TAPE_PREFIX) for name in elsewhere):
+        is_told = all(isinstance(step.data.get("shown"), tuple) for step in turn.steps)
+        if people is None or not is_told or any(not name.startswith(SYSTEM_TAPE_PREFIX) for name in elsewhere):
             return None
         explains_others = False
         for name, spans in elsewhere.items():

@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Quote, Sender
 from bubbot.ports.people import Account
 from bubbot.runtime.rerun import UNKNOWN_SENDER, SpeakerFinder
 from bubbot.runtime.turns import TurnRecord
-from bubbot.tape.entry import TapeEntry, text_field
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import JsonObject, TapeEntry, event, message, text_field
+from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.service import TapeService
+from tests.doubles import START
 from tests.family import GROUP, MEMBER, OWNER, Family, family
 from tests.turns import says
 
@@ -75,3 +81,12 @@ async def test_an_approval_is_passed_on_by_nobody(tmp_path: Path) -> None:
         people = await find_people(bench, OWNER)
         assert len(people) >= 3
         assert [*filter(None, people)] == [{ANN}] * len(people)
+
+
+@pytest.mark.parametrize(("facts", "people"), [({"shown": [[1, 1]]}, {BEN}), ({"shown": "all"}, None), ({"step": 1}, None)])
+async def test_nobody_knows_whose_words_a_step_was_shown_that_does_not_say(
+    memory_store: InMemoryStore, facts: JsonObject, people: set[Account] | None
+) -> None:
+    tape = TapeService(memory_store, "chat", now=lambda: START, new_id=str, session="tg:5")
+    found = await tape.append([message("user", "Hello", sender={"id": MEMBER}), event(STEP_EVENT, facts, turn="t")])
+    assert await SpeakerFinder(tape).find(TurnRecord.of(found[1:])) == people
