@@ -83,7 +83,9 @@ async def test_an_approval_is_passed_on_by_nobody(tmp_path: Path) -> None:
         assert [*filter(None, people)] == [{ANN}] * len(people)
 
 
-@pytest.mark.parametrize(("facts", "people"), [({"shown": [[1, 1]]}, {BEN}), ({"shown": "all"}, None), ({"step": 1}, None)])
+@pytest.mark.parametrize(
+    ("facts", "people"), [({"shown": [[1, 1]]}, {BEN}), ({"shown": "all"}, None), ({"step": 1}, None)]
+)
 async def test_nobody_knows_whose_words_a_step_was_shown_that_does_not_say(
     memory_store: InMemoryStore, facts: JsonObject, people: set[Account] | None
 ) -> None:
