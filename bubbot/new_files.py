@@ -23,25 +23,37 @@ def create_file(path: Path) -> Iterator[Callable[[bytes], object]]:
         ConfigError: there is such a file, or it cannot be written.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
-    if path.exists() or path.is_symlink():
-        raise ConfigError(f"{path} already exists: name another file")
     try:
+        if path.exists() or path.is_symlink():
+            raise ConfigError(f"{path} already exists: name another file")
         unfinished.unlink(missing_ok=True)
         number = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}): name another file") from error
+    own = os.fstat(number)
     try:
         with os.fdopen(number, "wb") as file:
             yield file.write
             file.flush()
             os.fsync(file.fileno())
+        if not _is_same(unfinished, own):
+            raise FileExistsError
         _give_name(unfinished, path)
     except FileExistsError as error:
         raise ConfigError(f"{path} already exists: name another file") from error
     except OSError as error:
         raise ConfigError(f"{path} could not be written ({error.strerror}) and was removed") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        if _is_same(unfinished, own):
+            unfinished.unlink(missing_ok=True)
+
+
+def _is_same(path: Path, file: os.stat_result) -> bool:
+    """Return true if a path is still that of a file: another process that writes the same one may have taken its place."""
+    try:
+        return os.path.samestat(path.lstat(), file)
+    except OSError:
+        return False
 
 
 def _give_name(unfinished: Path, path: Path) -> None:

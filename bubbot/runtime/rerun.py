@@ -8,18 +8,21 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from operator import itemgetter
 
+from bubbot.ports.channel import HUMAN_ORIGIN
 from bubbot.ports.model import ToolCall
 from bubbot.ports.people import Account
 from bubbot.runtime.context.view import records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord, read_calls, read_results
 from bubbot.tape.anchor import SESSION_START
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, sender_id, text_field
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, is_said_by_person, sender_id, text_field
 from bubbot.tape.events import TURN_ENDS, CommandRun, TurnJoined, TurnStart
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.provenance import TERMINAL_SENDER
+from bubbot.tape.provenance import PROVENANCE, TERMINAL_SENDER, Source, source_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery, union
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
+UNKNOWN_SENDER = "?"
+"""Stands for the id of a person who is not known, and so allows nothing; no platform uses it."""
 NOT_RECORDED = "not recorded: in this replay nothing runs, and the turn that is replayed made no such call"
 """The answer to a call that the record does not have. So no effect happens again, and no other one either."""
 PAGE_ENTRIES = 500
@@ -37,28 +40,37 @@ class SpeakerFinder:
         self._channel = tape.session.partition(":")[0]
         self._read_to = 0
         self._spoken: list[tuple[int, frozenset[Account]]] = []
+        self._groups: dict[frozenset[Account], frozenset[Account]] = {}
         self._repeated: list[int] = []
+        self._reported: list[int] = []
+        self._has_others = False
+        self._forwarded = set[tuple[object, ...]]()
 
     async def find(self, turn: TurnRecord) -> set[Account] | None:
         """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
 
         If the models were shown a summary, or the result of a call, or a command answered, nobody knows whose words are in it: then
         it is everybody who had spoken on the tape. The person at the terminal is not among them. None if it is not known who spoke:
-        the models were shown another chat, or what the turn answers is gone.
+        the models were shown another chat, a tool or a command told an owner of others, what they were shown was not recorded, or what the turn answers is gone.
         """
         last = turn.entries[-1].id if turn.entries else await self._tape.head()
         elsewhere: dict[str, list[Span]] = {}
         for name, shown in (each for step in turn.steps for each in step.shown_elsewhere):
             elsewhere.setdefault(name, []).extend(shown)
         people = await self._find_asking(turn)
-        if people is None or any(not name.startswith(SYSTEM_TAPE_PREFIX) for name in elsewhere):
+        is_told = all(isinstance(step.data.get("shown"), tuple) for step in turn.steps)
+        if people is None or not is_told or any(not name.startswith(SYSTEM_TAPE_PREFIX) for name in elsewhere):
             return None
+        explains_others = False
         for name, spans in elsewhere.items():
             for entry in (await self._tape.fetch([TapeQuery(name, IdRanges(union(spans)))]))[0]:
                 people |= self._find_people(entry)
+                explains_others |= source_of(entry) is Source.PEOPLE
         await self._read(last)
         for low, high in (*union(span for step in turn.steps for span in step.shown), (turn.entries[0].id, last)):
-            if bisect_right(self._repeated, high or last) > bisect_left(self._repeated, low):
+            if not explains_others and _has_any(self._reported, low, high or last):
+                return None
+            if _has_any(self._repeated, low, high or last):
                 people |= await self.find_before(last)
             spoken = slice(bisect_left(self._spoken, low, key=_ID), bisect_right(self._spoken, high or last, key=_ID))
             people.update(*(accounts for _, accounts in self._spoken[spoken]))
@@ -72,32 +84,70 @@ class SpeakerFinder:
 
     async def _find_asking(self, turn: TurnRecord) -> set[Account] | None:
         """Return who wrote what a turn answers, and whom that quotes; None if it is gone. A command is no message on its tape."""
-        facts = [TurnStart.try_of(entry) or TurnJoined.try_of(entry) for entry in turn.entries]
-        named = [(str(name), int(number)) for fact in facts if fact is not None for name, number in fact.inbounds]
-        found = await self._tape.fetch([TapeQuery(name, IdRanges(((number, number),))) for name, number in named])
-        people = set[Account]()
-        for entries in found:
-            if not entries or entries[0].erased:
-                return None
-            data = entries[0].data
-            people |= _read_people(data, text_field(data, "channel") or self._channel)
-        return people
+        asking = await self._read_asking(turn.entries)
+        people = [self._people_of(data) for _, _, data in asking if data is not None]
+        return set[Account]().union(*people) if len(people) == len(asking) else None
+
+    async def _read_asking(self, entries: Iterable[TapeEntry]) -> list[tuple[int, tuple[str, int], JsonObject | None]]:
+        """Return what turns that begin or go on in these entries answer: the entry, the place, and the message; None if it is gone."""
+        facts = [(entry.id, TurnStart.try_of(entry) or TurnJoined.try_of(entry)) for entry in entries]
+        named = [(each, (str(name), int(number))) for each, fact in facts if fact for name, number in fact.inbounds]
+        found = await self._tape.fetch([TapeQuery(name, IdRanges(((number, number),))) for _, (name, number) in named])
+        return [
+            (each, place, inbounds[0].data if inbounds and not inbounds[0].erased else None)
+            for (each, place), inbounds in zip(named, found, strict=True)
+        ]
+
+    def _people_of(self, inbound: JsonObject) -> set[Account]:
+        return _read_people(inbound, text_field(inbound, "channel") or self._channel)
 
     async def _read(self, last: int) -> None:
         """Read who speaks in the entries up to one."""
         for low in range(self._read_to + 1, last + 1, PAGE_ENTRIES):
             part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
-            for entry in (await self._tape.fetch([TapeQuery(self._tape.name, part)]))[0]:
-                if accounts := self._find_people(entry):
-                    self._spoken.append((entry.id, accounts))
+            (entries,) = await self._tape.fetch([TapeQuery(self._tape.name, part)])
+            # Who only typed commands has no message here, and their words come back, such as the text of a job.
+            typed: dict[int, set[Account]] = defaultdict(set)
+            for begun, place, data in await self._read_asking(entries):
+                typed[begun] |= _without_terminal(() if data is None else self._people_of(data))
+                if data is not None and _is_forwarded(data):
+                    self._forwarded.add(place)
+            for entry in entries:
+                if accounts := self._find_people(entry) | typed[entry.id]:
+                    self._spoken.append((entry.id, self._groups.setdefault(accounts, accounts)))
                 if _may_repeat_words(entry):
                     self._repeated.append(entry.id)
+                    # Nobody but owners has spoken here: what people said elsewhere, such as the jobs of all chats.
+                    if source_of(entry) is Source.PEOPLE and not self._has_others:
+                        self._reported.append(entry.id)
+                elif is_said_by_person(entry.kind, entry.payload):
+                    self._has_others |= source_of(entry) is Source.PEOPLE
         self._read_to = max(self._read_to, last)
 
     def _find_people(self, entry: TapeEntry) -> frozenset[Account]:
         # Facts of memory that chats share name a channel; others do not, since it is that of their chat.
         shared = text_field(entry.data, "channel") or self._channel, text_field(entry.data, "by")
-        return frozenset(_without_terminal({*_read_people(entry.meta, self._channel), shared}))
+        people = _without_terminal({*_read_people(entry.meta, self._channel), shared})
+        place = entry.meta.get("inbound")
+        is_pair = isinstance(place, tuple) and all(isinstance(part, str | int) for part in place)
+        is_forwarded = is_pair and place in self._forwarded
+        is_of_unknown = is_forwarded or _quotes_unknown(entry)
+        return frozenset({*people, (self._channel, UNKNOWN_SENDER)} if is_of_unknown else people)
+
+
+def _has_any(ids: list[int], low: int, high: int) -> bool:
+    return bisect_right(ids, high) > bisect_left(ids, low)
+
+
+def _is_forwarded(inbound: JsonObject) -> bool:
+    """Return true for a message whose sender did not choose its words; what others than people send is of their own making."""
+    return inbound.get(PROVENANCE) == Source.WORLD and inbound.get("origin") in (None, HUMAN_ORIGIN)
+
+
+def _quotes_unknown(entry: TapeEntry) -> bool:
+    """Return true for a message that quotes somebody without an id."""
+    quote = entry.meta.get("quote")
+    return isinstance(quote, Mapping) and not quote.get("own") and not sender_id(quote)
 
 
 _ID = itemgetter(0)

@@ -7,7 +7,7 @@ are refused, so that a form is sent by somebody who sees it here.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -200,9 +200,9 @@ class PageServer:
         admission = await self._find(request.cookies.get(self._cookie, ""))
         if admission is None:
             return self._send(self._pages.ask_for_token(LoginForm(request.path_qs)))
-        fields = (await request.post()).items()
-        form = {name: value for name, value in fields if isinstance(value, str)}
-        return self._send(await self._pages.answer(replace(_parse_request(request, admission.viewer), form=form)))
+        form = {name: value for name, value in (await _read_form(request)).items() if isinstance(value, str)}
+        with suspend_deadline(request):  # the command may wait for a turn
+            return self._send(await self._pages.answer(replace(_parse_request(request, admission.viewer), form=form)))
 
     def _bounce(self, request: web.Request) -> web.Response:
         response = self._send(PageAnswer())
@@ -213,7 +213,7 @@ class PageServer:
         return self._send(self._pages.ask_for_token(LoginForm(_local_path(request.query.get("next", "/")))))
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
-        form = await request.post()
+        form = await _read_form(request)
         token, target = form.get(TOKEN_PARAMETER, ""), form.get("next", "/")
         if not isinstance(token, str) or not isinstance(target, str):
             raise HttpRefused(HTTP_BAD_REQUEST, "the token is a file: type it into the field")
@@ -253,6 +253,14 @@ class PageServer:
         if answer.filename:
             response.headers["Content-Disposition"] = f'attachment; filename="{answer.filename}"'
         return response
+
+
+async def _read_form(request: web.Request) -> Mapping[str, object]:
+    """Read the fields of a form; files are none of text. Raise `HttpRefused` if the body is not what its type says."""
+    try:
+        return await request.post()
+    except (ValueError, LookupError) as error:  # foreign: its type, its encoding and its parts may be anything
+        raise HttpRefused(HTTP_BAD_REQUEST, "the form cannot be read: send it from this page") from error
 
 
 def _parse_request(request: web.Request, viewer: Viewer) -> PageRequest:

@@ -134,6 +134,38 @@ def test_a_file_that_is_there_stays_and_a_slice_has_its_turns_only(home: Path) -
     assert [each["last"] for each in receipt_of(out)["slices"]] == [40, 40]
 
 
+@pytest.mark.parametrize("out", ["-", ".", "..", "/", "", "x" * 245, "nowhere/out.jsonl"])
+def test_a_name_that_no_file_can_have_is_refused_in_a_sentence(home: Path, out: str) -> None:
+    before = {*home.parent.iterdir()}
+    done = bot.run(home, "export", "openai-chat", "tg:5", "--for", "evaluation", "--out", out)
+    assert done.returncode == 2
+    assert "file" in bot.sentence(done)
+    assert {*home.parent.iterdir()} == before
+
+
+def test_an_archive_is_exported_whole_or_in_part_and_counts_are_of_what_was_written(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for text in ("the garden", "the cellar"):
+        assert bot.run(home, "ask", "--session", "ours", text).returncode == 0
+    archive = bot.run(home, "tape", "archive", "stdin:ours").stdout.decode().strip()
+    turns = []
+    for name, part in (("whole", ""), ("part", "@1-9")):
+        done, out = export(home, name, "openai-chat", f"{archive}{part}")
+        assert done.returncode == 0, done.stderr
+        (found,) = receipt_of(out)["slices"]
+        assert found["tape"] == archive
+        turns.append(found["turns"])
+    assert turns == [2, 1]
+    for _ in range(2):
+        assert bot.run(home, "ask", "--session", "new", "the attic").returncode == 0
+    assert bot.run(home, "judge", "label", "new", "6", "quality", "4").returncode == 0
+    done, out = export(home, "kto", "trl-kto", "new")
+    assert done.returncode == 0, done.stderr
+    receipt = receipt_of(out)
+    assert (receipt["records"], receipt["slices"][0]["turns"]) == (1, 1)
+    assert receipt["losses"] == {"a turn without a reward": 1}
+
+
 @pytest.mark.parametrize("kill", range(5))
 def test_a_kill_leaves_no_file_that_looks_whole(home: Path, tmp_path: Path, kill: int) -> None:
     """At five moments; the proof does fifty."""

@@ -129,8 +129,8 @@ def test_the_page_of_the_bot_knows_who_judges_and_without_scripts_it_works_alike
     assert (oldest["score"], oldest["superseded_by"]) == (2.0, newest["entry"])
 
 
-def send(link: str, target: str, fields: dict[str, str], **headers: str) -> tuple[int, str]:
-    """Log in with a link, then send a form as any program could."""
+def send(link: str, target: str, fields: dict[str, str] | None, **headers: str) -> tuple[int, str]:
+    """Log in with a link, then send a form as any program could, or without one look at a page."""
     parts = urlsplit(link)
     connection = HTTPConnection(parts.netloc, timeout=GIVE_UP)
     connection.request("GET", f"{parts.path}?{parts.query}")
@@ -138,12 +138,18 @@ def send(link: str, target: str, fields: dict[str, str], **headers: str) -> tupl
     answer.read()
     cookie = (answer.headers["Set-Cookie"] or "").partition(";")[0]
     own = {"Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
-    path = urlsplit(target)
-    connection.request("POST", f"{path.path}?{path.query}", urlencode(fields), own | headers)
+    path, method = urlsplit(target), "GET" if fields is None else "POST"
+    connection.request(method, f"{path.path}?{path.query}", urlencode(fields or {}), own | headers)
     answer = connection.getresponse()
     text = answer.read().decode()
     connection.close()
     return answer.status, text
+
+
+def get(link: str, target: str) -> str:
+    status, text = send(link, target, None)
+    assert status == 200, text
+    return text
 
 
 def test_only_owners_send_it_only_from_here_and_wrong_fields_are_named(home: Path) -> None:
@@ -176,3 +182,24 @@ def test_only_owners_send_it_only_from_here_and_wrong_fields_are_named(home: Pat
         assert (status, "only an owner" in text) == (403, True)
         assert send(link, panel, good)[0] == 303
     assert [each["score"] for each in labels(home)] == [3.0]
+
+
+def test_an_archive_and_a_tape_of_the_system_are_looked_at_and_nothing_is_written_elsewhere(home: Path) -> None:
+    chat, archive = tape_of(home, "ours"), bot.run(home, "tape", "archive", "stdin:ours").stdout.decode().strip()
+    assert bot.run(home, "ask", "--session", "ours", "another life").returncode == 0
+    with page_without_bot(home) as link:
+        panel = panel_of(home, link, "6")
+        assert 'class="judge"' in get(link, panel)
+        for name in (archive, "bubbot/outbox/stdin"):
+            other = panel.replace(quote(chat, safe=""), quote(name, safe=""))
+            assert 'class="judge"' not in get(link, other)
+            status, text = send(link, other, {"score": "1"})
+            assert (status, name in text) == (400, True), text
+    assert labels(home) == []
+
+
+def test_what_is_wrong_is_said_in_a_sentence_by_the_page_and_for_the_form(home: Path) -> None:
+    with page_without_bot(home) as link:
+        assert "there is no entry 9999" in get(link, panel_of(home, link, "9999"))
+        status, text = send(link, panel_of(home, link, "6"), {"score": "much"})
+        assert (status, "the score much is not a number" in text) == (400, True), text

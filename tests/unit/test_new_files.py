@@ -77,3 +77,23 @@ def test_a_kill_leaves_a_file_that_does_not_look_whole_and_the_next_one_takes_it
     with create_file(path) as write:
         write(b"whole")
     assert names(tmp_path) == ["a"]
+
+
+def test_of_two_that_write_one_file_neither_gives_its_name_to_the_half_of_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    first, second = create_file(path), create_file(path)
+    write_first, write_second = first.__enter__(), second.__enter__()
+    write_first(b"first")
+    write_second(b"sec")
+    with pytest.raises(ConfigError, match="already exists"):
+        first.__exit__(None, None, None)
+    assert not path.exists()
+    write_second(b"ond")
+    second.__exit__(None, None, None)
+    assert path.read_bytes() == b"second"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"), create_file(tmp_path / ("x" * 300)):
+        pytest.fail("it must not begin")

@@ -19,6 +19,8 @@ from bubbot.tape.view import QueryAnswers
 
 MAX_SHOWN = 40
 """Newest entries that were shown, of which the words are printed."""
+MAX_READ = 2_000
+"""Newest entries of a target, and of its turns, that are read: a slice may be a chat of years."""
 _CONVERSATION = (Kind.MESSAGE, Kind.ANCHOR)
 
 
@@ -42,7 +44,7 @@ class Decision(Struct, frozen=True):
     Attributes:
         shown: the ranges of entries that the model of the last step was shown, each as its first and last id.
         lines: the newest of them, as quotations, oldest first.
-        chosen: the calls and the text that the model wrote, in order.
+        chosen: the calls and the text that the model wrote, in order; of a long slice the newest ones.
         model: the model; empty if none wrote it.
         branches: what else was possible.
     """
@@ -65,11 +67,12 @@ class DecisionView:
         spans = tuple((low, high) for low, high in self.target.entries)
         first, last = min(low for low, _ in spans), max(high for _, high in spans)
         start, end = yield from _find_turn(tape, first, last)
-        own, written = yield (TapeQuery(tape, IdRanges(spans)), TapeQuery(tape, IdRanges(((start, end),))))
+        own, written = yield (_newest(tape, *spans), _newest(tape, (start, end)))
+        own, written = own[::-1], written[::-1]
         source = next((each for entry in own if (each := _find_source(tape, entry))), 0)
         if source:  # a branch that was chosen: what wrote it stands elsewhere
             start, end = yield from _find_turn(tape, source, source)
-            (written,) = yield (TapeQuery(tape, IdRanges(((start, end),))),)
+            written = (yield (_newest(tape, (start, end)),))[0][::-1]
         fork = self.target.name if self.target.kind == "branch" else ""
         if source:
             fork = next((text_field(entry.meta, "fork") for entry in written if entry.id == source), "")
@@ -86,6 +89,10 @@ class DecisionView:
         texts = (yield (TapeQuery(tape, IdRanges(parts), kinds=(Kind.MESSAGE,)),))[0] if parts else ()
         alternatives = tuple(_describe(branch, texts) for branch in branches)
         return Decision(shown, tuple(lines), tuple(chosen), steps[-1].model if steps else "", alternatives)
+
+
+def _newest(tape: str, *spans: tuple[int, int]) -> TapeQuery:
+    return TapeQuery(tape, IdRanges(spans), newest=True, limit=MAX_READ)
 
 
 def _find_turn(tape: str, first: int, last: int) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[int, int]]:

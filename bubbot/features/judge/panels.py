@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from bubbot.errors import BubbotError, ValueInvalid
+from bubbot.command import Surface, explain
+from bubbot.errors import BubbotError, CommandRefused, ValueInvalid
 from bubbot.features.judge.decision import Decision, DecisionView
 from bubbot.features.judge.labels import (
     LabelsView,
@@ -91,6 +92,8 @@ async def read_judged(reader: PanelReader, query: PanelQuery) -> JudgedChat:
     if named := query.params.get("target", ""):
         try:
             return JudgedChat(settings.name, part=await _read_part(reader, tape, named, labels))
+        except CommandRefused as error:
+            problem = explain(error, "", reader.texts, Surface.SHELL)
         except BubbotError as error:
             problem = reader.texts.reason(error)
     people: dict[int, list[str]] = defaultdict(list)
@@ -128,7 +131,7 @@ async def _read_part(reader: PanelReader, tape: TapeHandle, named: str, labels: 
 
 
 def read_label(query: PanelQuery, fields: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the arguments of `judge label` that the form means."""
+    """Return the arguments of `judge label` that the form means. They name the tape: an archive has the session of its chat."""
     score = fields.get("score", "").strip()
     try:
         number = float(score) if score else None
@@ -136,7 +139,7 @@ def read_label(query: PanelQuery, fields: Mapping[str, str]) -> Mapping[str, Any
         raise ValueInvalid("judge_no_number", score=score[:40]) from error
     words = {name: fields.get(name, "").strip() for name in ("name", "label", "why")}
     target = query.params.get("target", "")
-    return {"chat": query.session or query.tape, "target": target, "score": number, **words}
+    return {"chat": query.tape, "target": target, "score": number, **words}
 
 
 def _shorten(text: str) -> str:

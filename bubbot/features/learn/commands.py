@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeAlias
@@ -24,7 +24,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.judgements import ReadLabels
 from bubbot.ports.people import AsksConsent, Purpose
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.runtime.rerun import SpeakerFinder
+from bubbot.runtime.rerun import PAGE_ENTRIES, SpeakerFinder
 from bubbot.runtime.targets import find_target
 from bubbot.shell_command import Argument, CommandContext
 from bubbot.tape.entry import Kind, text_field
@@ -125,7 +125,11 @@ class LearnCommands:
         assert context is not None
         options: LearnOptions = context.settings
         chosen = next(each for each in FORMATS if each.name == args.format)
-        if not args.out.strip():
+        out = Path(args.out.strip())
+        if not out.name or out.name in (
+            "..",
+            "-",
+        ):  # nothing goes to standard output: beside the file stands its receipt
             raise ValueInvalid("export_no_file")
         purpose = args.purpose or chosen.purpose
         words = args.slices.split()
@@ -134,15 +138,16 @@ class LearnCommands:
         episodes = [await _open_episode(context, options, word, purpose) for word in words]
         factor = options.section.discount if args.discount is None else args.discount
         exporter = Exporter(chosen, purpose, __version__, redact, factor, context.on_progress)
-        receipt = await exporter.write(episodes, Path(args.out.strip()), is_whole=args.require_complete)
-        return Exported(args.out.strip(), receipt, receipt.why_partial)
+        receipt = await exporter.write(episodes, out, is_whole=args.require_complete)
+        return Exported(str(out), receipt, receipt.why_partial)
 
 
 async def _open_episode(context: CommandContext, options: LearnOptions, word: str, purpose: Purpose) -> Episode:
     """Find what a word names, and what its turns were worth. Raise `ValueInvalid` or `EntryNotFound`."""
-    chat, _, part = word.partition("@")
+    tapes = await context.store.tapes()
+    chat, part = _split_word(word, [tape.name for tape in tapes])
     async with context.open_session(chat, usage="exported") as tape:
-        summary = next((each for each in await context.store.tapes() if each.name == tape.name), None)
+        summary = next((each for each in tapes if each.name == tape.name), None)
         if summary is None or not summary.head:
             raise EntryNotFound(f"{chat} has no entries")
         head = summary.head
@@ -156,17 +161,26 @@ async def _open_episode(context: CommandContext, options: LearnOptions, word: st
         return Episode(tape, reader, first, last, head, summary.hash, turns, rewards)
 
 
+def _split_word(word: str, tapes: Collection[str]) -> tuple[str, str]:
+    """Return the chat that a word names, and the slice of it; the names of archives have an `@`, too."""
+    ends = [place for place, letter in enumerate(word) if letter == "@"]
+    end = next((each for each in (len(word), *reversed(ends)) if word[:each] in tapes), min([*ends, len(word)]))
+    return word[:end], word[end + 1 :]
+
+
 async def _find_turns(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:
     """Return the turns that begin and end within a range, in their order."""
-    query = TapeQuery(tape.name, IdRanges(((first, last),)), kinds=(Kind.EVENT,), names=(TURN_START, *TURN_ENDS))
     began: dict[str, int] = {}
     found: list[TurnSpan] = []
-    for entry in (await tape.fetch([query]))[0]:
-        turn = text_field(entry.meta, "turn")
-        if entry.name == TURN_START:
-            began[turn] = entry.id
-        elif turn in began:
-            found.append(TurnSpan(turn, began.pop(turn), entry.id))
+    for low in range(first, last + 1, PAGE_ENTRIES):
+        part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
+        query = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(TURN_START, *TURN_ENDS))
+        for entry in (await tape.fetch([query]))[0]:
+            turn = text_field(entry.meta, "turn")
+            if entry.name == TURN_START:
+                began[turn] = entry.id
+            elif turn in began:
+                found.append(TurnSpan(turn, began.pop(turn), entry.id))
     return sorted(found, key=lambda turn: turn.first)
 
 

@@ -22,8 +22,8 @@ from bubbot.tape.query import IdRanges, TapeQuery
 
 Reason: TypeAlias = Literal["consent", "unknown people", "not kept", "different", "erased", "open"]
 """Why something is left out. `consent`: somebody whose words it has does not allow it. `unknown people`: the model was shown another
-chat. `not kept`: the request cannot be built again. `different`: it can, and is not what was recorded. `erased`: a part is
-gone. `open`: the turn has not ended within the slice."""
+chat, an owner was told of one, or what the turn answers is gone. `not kept`: the request cannot be built again. `different`: it can,
+and is not what was recorded. `erased`: a part is gone. `open`: the turn has not ended within the slice."""
 IsAllowed: TypeAlias = Callable[[TurnRecord], Awaitable[Reason | None]]
 """Return why a turn may not be used; None if it may."""
 

@@ -186,10 +186,13 @@ class Exporter:
             if isinstance(found, LeftOutTurn):
                 counts.left_out[found.reason] += 1
                 counts.entries.append(found.entry)
+                self.on_progress(found.entry - episode.first + 1, episode.last - episode.first + 1)
                 continue
-            counts.add(found)
+            before = writer.records
             for part in writer.write(found):
                 yield part
+            if writer.records > before:
+                counts.add(found)
             self.on_progress(found.span[1] - episode.first + 1, episode.last - episode.first + 1)
         for part in writer.end():
             yield part

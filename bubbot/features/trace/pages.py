@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bubbot.errors import AccessError, BubbotError, EntryNotFound, TapeCorrupt
+from bubbot.command import Surface, explain
+from bubbot.errors import AccessError, BubbotError, CommandRefused, EntryNotFound, TapeCorrupt
 from bubbot.features.trace.entries import describe_entry, pretty
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, read_slice
 from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
@@ -120,6 +121,8 @@ class TracePages:
     def show_error(self, error: BubbotError, status: int) -> PageAnswer:
         """See `Pages`."""
         reason = self._texts.reason(error)
+        if isinstance(error, CommandRefused) and error.code in self._texts:  # of the fields of a form
+            reason = explain(error, "", self._texts, Surface.SHELL)
         return PageAnswer(self._renderer.render("error.html", reason=reason, viewer=None, site_links=()), status=status)
 
     async def answer(self, request: PageRequest) -> PageAnswer:
@@ -195,17 +198,27 @@ class TracePages:
         name = parts[0] if len(parts) == 1 else ""
         if place.request.form is not None:
             return await self._submit_form(("session", name), query, place.request)
-        values = await self._read_panel("session", name, place.reader, query, place.names)
+        values = await self._read_panel(
+            "session", name, place.reader, query, place.names, is_archive=place.row.is_archive
+        )
         return await self._tape_page("tape_panel.html", place, **values)
 
     async def _read_panel(
-        self, scope: str, name: str, reader: TapeBoundary, query: PanelQuery, names: NameBook
+        self,
+        scope: str,
+        name: str,
+        reader: TapeBoundary,
+        query: PanelQuery,
+        names: NameBook,
+        *,
+        is_archive: bool = False,
     ) -> Values:
         each = self._panels.get((scope, name))
         if each is None:
             raise EntryNotFound("there is no such page")
         panel = await each.read(reader, query, zone=self._zone, now=self._now(), texts=self._texts)
-        return {"panel": panel, "view": PanelView(each.panel, self._title(each), query, reader, names), "name": name}
+        view = PanelView(each.panel, self._title(each), query, reader, names, is_archive=is_archive)
+        return {"panel": panel, "view": view, "name": name}
 
     async def _submit_form(self, key: tuple[str, str], query: PanelQuery, request: PageRequest) -> PageAnswer:
         """Run the command of a panel's form, and lead back to the panel."""

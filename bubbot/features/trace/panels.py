@@ -16,12 +16,18 @@ PARAMETER = "p."
 
 
 class PanelView:
-    """A panel while its page is made; macros.html asks it. `has_form` is true if its viewer may send its form."""
+    """A panel while its page is made; macros.html asks it. `has_form` is true if its viewer may send its form.
 
-    def __init__(self, panel: Panel, title: str, query: PanelQuery, reader: TapeBoundary, names: NameBook) -> None:
+    No form writes to an archive, or to a tape of the system.
+    """
+
+    def __init__(
+        self, panel: Panel, title: str, query: PanelQuery, reader: TapeBoundary, names: NameBook, *, is_archive: bool
+    ) -> None:
         self.title, self.template, self.parameters = title, panel.template, query.params
         self.find_chat, self.find_person = names.find_chat, names.find_person
-        self.has_form = panel.form is not None and reader.viewer.sees_all
+        is_writable = not is_archive and not query.tape.startswith(SYSTEM_TAPE_PREFIX)
+        self.has_form = panel.form is not None and reader.viewer.sees_all and is_writable
         self._name, self._tape, self._reader = panel.name, query.tape, reader
 
     def tape_address(self, tape: str = "", session: str = "", entry: int = 0, turn: str = "") -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import aiohttp
 import pytest
 
 from bubbot.errors import AccessError, BubbotError, EntryNotFound
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest
-from bubbot.server.pages import Admission, PagesAddress, serve_pages
+from bubbot.server.pages import PAGE_LIMITS, Admission, PagesAddress, serve_pages
 from bubbot.tape.boundary import OWNER
 
 TOKEN = "0123456789abcdef"
@@ -226,3 +228,45 @@ async def test_nothing_but_forms_is_taken_and_none_that_is_long() -> None:
             async with client.post(path, data={"token": "x" * 70_000}) as answer:
                 assert answer.status == 413
     assert pages.requests == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("multipart/form-data", b"x"),
+        ("multipart/form-data; boundary=a", b"--b\r\n\r\nx"),
+        ("application/x-www-form-urlencoded; charset=nope", b"score=1"),
+        ("application/x-www-form-urlencoded; charset=utf-16", b"score=1"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/login", "/session/x"])
+async def test_a_form_that_cannot_be_read_is_no_defect_of_ours(path: str, kind: str, body: bytes) -> None:
+    pages = KeptPages()
+    async with served(pages) as client:
+        await client.get("/", params={"token": TOKEN}, allow_redirects=False)
+        async with client.post(path, data=body, headers={"Content-Type": kind}) as answer:
+            assert (answer.status, await answer.read()) == (400, b"the form cannot be read: send it from this page")
+
+
+async def test_a_form_may_wait_for_its_command_longer_than_for_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bubbot.server.pages.PAGE_LIMITS", replace(PAGE_LIMITS, request_seconds=0.1))
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    class SlowPages(KeptPages):
+        async def answer(self, request: PageRequest) -> PageAnswer:
+            begun.set()
+            await goes_on.wait()
+            return await super().answer(request)
+
+    async with served(SlowPages()) as client:
+        await client.get("/", params={"token": TOKEN}, allow_redirects=False)
+        async with client.get("/login") as answer:
+            host, port = answer.url.host, answer.url.port
+        sent = asyncio.create_task(client.post("/session/x", data={"score": "1"}))
+        await begun.wait()
+        reader, writer = await asyncio.open_connection(host, port)
+        assert await reader.read() == b""  # what began later is past its deadline
+        writer.close()
+        goes_on.set()
+        async with await sent as answer:
+            assert answer.status == 200

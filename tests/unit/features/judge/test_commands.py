@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
+from bubbot.features.judge.decision import MAX_READ, DecisionView
 from bubbot.features.judge.settings import JudgeSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Quote, Sender
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
 from bubbot.runtime.targets import find_target, format_target
 from bubbot.shell_command import CommandContext
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind
+from bubbot.tape.service import TapeService
 from tests.callers import refused, run_shell
 from tests.family import GROUP, MEMBER, OWNER, Family, family
 from tests.judging import ANSWER, answers_of, labels, quote_of, told
@@ -215,3 +219,11 @@ async def test_a_job_can_neither_judge_nor_list(bench: Family) -> None:
     facts: list[Any] = await bench.facts("command")
     assert all("by tg" not in fact["output"] for fact in facts)
     assert told(await labels(bench)) == []
+
+
+class TestDecision:
+    async def test_of_a_long_slice_the_newest_entries_are_read(self, memory_store: InMemoryStore) -> None:
+        tape = TapeService(memory_store, "chat", now=lambda: datetime.now(UTC), new_id=str)
+        await tape.append([make.message("assistant", f"answer {number}") for number in range(2 * MAX_READ)])
+        decision = await tape.read(DecisionView(JudgedTarget("slice", ((1, 2 * MAX_READ),))))
+        assert decision.chosen == tuple(f"answer {number}" for number in range(MAX_READ, 2 * MAX_READ))

@@ -73,7 +73,7 @@ def test_nothing_is_left_out_for_want_of_consent(exports: dict[str, list[Path]],
     for path in exports[form]:
         for part in receipt(path)["slices"]:
             assert not part["left_out"]
-            assert part["turns"] >= 7
+            assert part["turns"] >= 7 or form in ("openai-preference", "trl-preference", "trl-kto")  # not each turn
     assert "an image" in {*receipt(exports["atif"][0])["losses"]}
 
 
