@@ -183,7 +183,10 @@ async def main() -> None:
     """Draw the picture of the documentation."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        async with running_phoenix(folder) as phoenix, shown(folder / "home", phoenix, content="redacted") as (bot, turn):
+        async with (
+            running_phoenix(folder) as phoenix,
+            shown(folder / "home", phoenix, content="redacted") as (bot, turn),
+        ):
             await phoenix.spans(10)
             await say(bot, ",rate 4 It found the notes.")
             await written(bot, "otel/annotated")
