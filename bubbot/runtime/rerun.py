@@ -53,7 +53,7 @@ class SpeakerFinder:
         it is everybody who had spoken on the tape. The person at the terminal is not among them. None if it is not known who spoke:
         the models were shown another chat, a tool or a command told an owner of others, what they were shown was not recorded, or what the turn answers is gone.
         """
-        last = turn.entries[-1].id if turn.entries else await self._tape.head()
+        last = turn.entries[-1].id
         elsewhere: dict[str, list[Span]] = {}
         for name, shown in (each for step in turn.steps for each in step.shown_elsewhere):
             elsewhere.setdefault(name, []).extend(shown)

@@ -15,6 +15,8 @@ BRANCH_ENDED = "branch/ended"
 """The fact that a branch has ended, with its `fork` and its `entries`."""
 BRANCH_CHOSEN = "branch/chosen"
 """The fact that a branch became part of the conversation, with its `fork`."""
+SUBTASK_ENDED = "agent/ended"
+"""The fact that a sub-task has ended, with its `fork` and the `call_id` of the call that ordered it."""
 MIN_PREFIX = 4
 """The least characters of the id of a turn or a fork."""
 _ENTRY = re.compile(r"#?(\d{1,15})")

@@ -23,6 +23,7 @@ from bubbot.features.judge.settings import JudgeSettings
 from bubbot.panel import Panel, PanelForm, PanelQuery, PanelReader
 from bubbot.ports.judgements import Label
 from bubbot.ports.outbox import OUTBOX_PREFIX
+from bubbot.runtime.calls import shorten
 from bubbot.runtime.context.selectors import text_of
 from bubbot.runtime.targets import find_target, format_target
 from bubbot.tape.boundary import SharedTape
@@ -102,7 +103,12 @@ async def read_judged(reader: PanelReader, query: PanelQuery) -> JudgedChat:
             people[label.judgement.target.entries[0][0]].append(LabelRow.of(label).value)
     found = await read_answers(tape, query.below_cursor)
     lines = tuple(
-        AnswerLine(each.id, each.date, _shorten(text_of(each.payload.get("content"))), ", ".join(people[each.id]))
+        AnswerLine(
+            each.id,
+            each.date,
+            shorten(text_of(each.payload.get("content")), MAX_SHOWN_CHARS),
+            ", ".join(people[each.id]),
+        )
         for each in found[: query.limit]
     )
     more = str(lines[-1].entry) if len(found) > query.limit else ""
@@ -140,11 +146,6 @@ def read_label(query: PanelQuery, fields: Mapping[str, str]) -> Mapping[str, Any
     words = {name: fields.get(name, "").strip() for name in ("name", "label", "why")}
     target = query.params.get("target", "")
     return {"chat": query.tape, "target": target, "score": number, **words}
-
-
-def _shorten(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= MAX_SHOWN_CHARS else f"{words[: MAX_SHOWN_CHARS - 1]}…"
 
 
 PANELS = (

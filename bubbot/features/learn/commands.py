@@ -86,13 +86,11 @@ class Exported(Struct, frozen=True):
     Attributes:
         path: the file.
         receipt: what is in it.
-        why: why it is not complete, each with its count; empty if it is.
     """
 
     is_text: ClassVar = True
     path: str
     receipt: ExportReceipt
-    why: tuple[str, ...] = ()
 
     def describe(self, caller: Caller) -> str:
         """Say what was written, and what was not."""
@@ -101,7 +99,11 @@ class Exported(Struct, frozen=True):
         lines = [say("Exported", file=self.path, records=receipt.records, turns=turns, format=receipt.format)]
         if rewarded := sum(each.rewarded for each in receipt.slices):
             lines.append(say("export_rewarded", count=rewarded))
-        lines += [say("export_complete")] if receipt.is_complete else [say("export_partial", why="; ".join(self.why))]
+        lines += (
+            [say("export_complete")]
+            if receipt.is_complete
+            else [say("export_partial", why="; ".join(receipt.why_partial))]
+        )
         return "\n".join(lines)
 
 
@@ -139,7 +141,7 @@ class LearnCommands:
         factor = options.section.discount if args.discount is None else args.discount
         exporter = Exporter(chosen, purpose, __version__, redact, factor, context.on_progress)
         receipt = await exporter.write(episodes, out, is_whole=args.require_complete)
-        return Exported(str(out), receipt, receipt.why_partial)
+        return Exported(str(out), receipt)
 
 
 async def _open_episode(context: CommandContext, options: LearnOptions, word: str, purpose: Purpose) -> Episode:

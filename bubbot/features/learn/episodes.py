@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from bubbot.errors import BubbotError
@@ -100,7 +101,7 @@ class EpisodeTurn:
         return all(
             later.request.messages[: len(step.request.messages)] == step.request.messages
             and later.request.system == step.request.system
-            for step, later in zip(self.steps, self.steps[1:], strict=False)
+            for step, later in pairwise(self.steps)
         )
 
 

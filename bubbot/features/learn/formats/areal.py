@@ -13,7 +13,7 @@ from bubbot.features.learn.formats.chats import (
     COMMANDS_ALONE,
     NOTHING_WRITTEN,
     SUBTASK,
-    clean_message,
+    shown_messages,
     written_message,
     wrote_nothing,
 )
@@ -44,9 +44,8 @@ class ArealWriter:
                 continue
             self.records += 1
             name = f"{self._head.id}-{step.record.id}"
-            system = [{"role": "system", "content": step.request.system}] if step.request.system else []
             interaction = {
-                "messages": [*system, *map(clean_message, step.request.messages)],
+                "messages": shown_messages(step, step.request.messages),
                 "output_message_list": [written_message(step)],
                 "reward": self._head.rewards.get(turn.record.id) if step is turn.steps[-1] else None,
                 "interaction_id": name,

@@ -18,14 +18,13 @@ from bubbot.features.learn.formats.chats import ARGUMENTS, describe_tools, read_
 from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat, encode_line
 from bubbot.features.learn.rewards import Reward
 from bubbot.runtime.context.selectors import text_of
+from bubbot.runtime.targets import SUBTASK_ENDED
 from bubbot.runtime.turns import CallRecord
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, objects_of, text_field, thaw
 from bubbot.tape.events import CommandRun
 
 SCHEMA_VERSION = "ATIF-v1.8"
 AGENT = "bubbot"
-SUBTASK_ENDED = "agent/ended"
-"""The fact that a sub-task has ended, with its `fork` and the `call_id` of the call that ordered it."""
 MOVED = {"type": "pruning", "boundary": "replace"}
 """What follows a step with this is all that the model is shown of what was before."""
 SPOOLED_BYTES = 8 * 2**20

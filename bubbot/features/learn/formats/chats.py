@@ -74,9 +74,8 @@ def split_turn(turn: EpisodeTurn, losses: Counter[str]) -> list[tuple[EpisodeSte
         last = turn.steps[-1]
         shown = len(turn.steps[0].request.messages)
         own = [*map(clean_message, last.request.messages[shown:]), written_message(last)]
-        for step in turn.steps[
-            :-1
-        ]:  # later requests may show it in another form, such as without arguments that are no JSON
+        # Later requests may show what a model wrote in another form, such as without arguments that are no JSON.
+        for step in turn.steps[:-1]:
             place, wrote = len(step.request.messages) - shown, written_message(step)
             if _call_ids(own[place]) == _call_ids(wrote) and own[place]["role"] == "assistant":
                 own[place] = wrote
@@ -86,9 +85,14 @@ def split_turn(turn: EpisodeTurn, losses: Counter[str]) -> list[tuple[EpisodeSte
         if wrote_nothing(step):
             losses[NOTHING_WRITTEN] += 1
             continue
-        system = [{"role": "system", "content": step.request.system}] if step.request.system else []
-        found.append((step, merge_assistants([*system, *map(clean_message, before)]), own))
+        found.append((step, merge_assistants(shown_messages(step, before)), own))
     return found
+
+
+def shown_messages(step: EpisodeStep, messages: Iterable[JsonObject]) -> list[Message]:
+    """Return messages of a request, the system prompt first."""
+    system = [{"role": "system", "content": step.request.system}] if step.request.system else []
+    return [*system, *map(clean_message, messages)]
 
 
 def _call_ids(message: Message) -> list[str]:
@@ -127,13 +131,7 @@ def merge_assistants(messages: Sequence[Message]) -> list[Message]:
 
 def describe_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """Return the tools that a model could call."""
-    return [
-        {
-            "type": "function",
-            "function": {"name": each.name, "description": each.description, "parameters": thaw(each.parameters)},
-        }
-        for each in tools
-    ]
+    return [thaw(each.as_json()) for each in tools]
 
 
 def read_object(text: str) -> dict[str, Any] | None:

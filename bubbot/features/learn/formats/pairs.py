@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bubbot.features.learn.episodes import EpisodeTurn, Subtask
-from bubbot.features.learn.formats.chats import Message, clean_message, merge_assistants
+from bubbot.features.learn.formats.chats import Message, merge_assistants, shown_messages
 from bubbot.ports.model import ToolSpec
 
 
@@ -36,8 +36,7 @@ def find_pairs(turn: EpisodeTurn) -> Iterator[AnswerPair]:
         is_same = other.steps[0].request.messages == step.request.messages
         if other is chosen or not other.is_branch or not is_same or not text or not rejected or text == rejected:
             continue
-        system = [{"role": "system", "content": step.request.system}] if step.request.system else []
-        prompt = merge_assistants([*system, *map(clean_message, step.request.messages)])
+        prompt = merge_assistants(shown_messages(step, step.request.messages))
         yield AnswerPair(prompt, text, rejected, step.request.tools)
 
 

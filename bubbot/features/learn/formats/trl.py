@@ -6,7 +6,6 @@ newer, as TRL 1 does.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,14 +13,13 @@ from bubbot.features.learn.episodes import EpisodeTurn
 from bubbot.features.learn.formats.chats import (
     NO_REWARD,
     LineWriter,
-    describe_tools,
     name_results,
     split_turn,
     with_object_arguments,
 )
 from bubbot.features.learn.formats.pairs import find_pairs
 from bubbot.features.learn.formats.writer import ExportFormat
-from bubbot.ports.model import ToolSpec
+from bubbot.ports.model import ToolSpec, ToolSpecs
 
 
 class SftWriter(LineWriter):
@@ -74,7 +72,7 @@ class DpoWriter(LineWriter):
 
 def write_tools(tools: tuple[ToolSpec, ...]) -> str:
     """Return the tools as a text, which TRL reads."""
-    return json.dumps(describe_tools(tools), ensure_ascii=False)
+    return ToolSpecs.of(tools).encoded.decode()
 
 
 TRL_SFT = ExportFormat("trl-sft", "TRL prompts and completions, JSON lines", "training", SftWriter)

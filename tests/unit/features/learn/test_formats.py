@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from bubbot.features.learn.formats import atif, inspect
+from bubbot.features.learn.commands import FormatName
+from bubbot.features.learn.formats import FORMATS, atif, inspect
 from bubbot.ports.model import ModelRequest
 from tests.e2e import inside
 from tests.learn.exports import export_all, has_lines
@@ -297,3 +298,7 @@ def test_what_waits_on_the_disk_for_the_end_comes_whole(
     done = inside.run(home.path, "export", form, CHAT, "--out", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.json").read_bytes() == exports[form][0].read_bytes()
+
+
+def test_each_format_can_be_asked_for_by_its_name() -> None:
+    assert [each.name for each in FORMATS] == [*get_args(FormatName)]
