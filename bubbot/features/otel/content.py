@@ -31,6 +31,7 @@ class Exposure:
         key: makes pseudonyms.
         agent: the name of the bot.
         tools: the names of the tools that exist: in any other name a model may have written something.
+        channels: the names of the channels: chats are named by them.
         people: takes people out of the texts of a turn; None: what it knows of no turn.
     """
 
@@ -39,13 +40,15 @@ class Exposure:
     key: bytes
     agent: str = "bubbot"
     tools: Collection[str] = ()
+    channels: Collection[str] = ()
     people: PeopleRedactor | None = None
 
     def of_turn(self, session: str, people: Iterable[Person]) -> Exposure:
         """Return the exposure of a turn, which knows who wrote in it. Only `redacted` needs that."""
         if self.content != "redacted":
             return self
-        return replace(self, people=PeopleRedactor(self.identify, session=session, people=people))
+        redactor = PeopleRedactor(self.identify, session=session, people=people, channels=self.channels)
+        return replace(self, people=redactor)
 
     @property
     def has_content(self) -> bool:
@@ -69,7 +72,7 @@ class Exposure:
 
     @property
     def _redactor(self) -> PeopleRedactor:
-        return self.people or PeopleRedactor(self.identify)
+        return self.people or PeopleRedactor(self.identify, channels=self.channels)
 
     def error(self, text: str) -> str:
         """Return an error as it goes out, empty without content: a provider may quote what it was sent."""

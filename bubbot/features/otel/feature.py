@@ -19,7 +19,9 @@ from bubbot.features.otel.settings import AUTO, OtelSettings
 from bubbot.features.otel.state import OTEL_METRICS, ExportState
 from bubbot.log import Redactor
 from bubbot.middleware import CallNext, ModelCall
+from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.model import CALL_HEADERS, ModelReply
+from bubbot.settings.channels import CHANNEL_KINDS
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import Kind
 from bubbot.tape.fork import MergeResult
@@ -32,16 +34,21 @@ MAX_RETRY_SECONDS = 300.0
 
 
 class OtelConfig(Struct, frozen=True):
-    """What the feature takes of the settings: its section, the secrets to redact, and the name of the bot."""
+    """What the feature takes of the settings: its section, the secrets to redact, the name of the bot, and those of the channels.
+
+    Channels that there were before have the names of their kinds.
+    """
 
     settings: OtelSettings
     secrets: Sequence[str]
     agent: str
+    channels: tuple[str, ...]
 
     @classmethod
     def of(cls, settings: Settings) -> OtelConfig:
         """Take it of the settings."""
-        return cls(settings.section(OtelSettings), settings.secrets(), settings.bot.name)
+        channels = tuple(sorted({TERMINAL_CHANNEL, *CHANNEL_KINDS, *settings.channels}))
+        return cls(settings.section(OtelSettings), settings.secrets(), settings.bot.name, channels)
 
 
 def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
@@ -245,7 +252,7 @@ class OtelFeature:
 
         tools = {name for tool in self._kernel.list_tools() for name in tool.names}
         redactor, key = Redactor(config.secrets), await self._read_key()
-        return Exposure(config.settings.content, redactor, key, config.agent, tools)
+        return Exposure(config.settings.content, redactor, key, config.agent, tools, config.channels)
 
 
 def _require_packages(settings: OtelSettings) -> None:

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from bubbot.runtime.context.quoting import clean_name
 from bubbot.tape.entry import JsonObject, TapeEntry
 
-CHANNELS = ("discord", "stdin", "telegram", "tg")
-"""Channels whose chats and people are known by their names in any turn; that of the turn is another."""
 MIN_ID_CHARS = 5
 """A known id of fewer characters is only replaced beside its channel or its name: any text has such numbers."""
 MIN_NAME_CHARS = 3
@@ -49,6 +47,7 @@ class PeopleRedactor:
         *,
         session: str = "",
         people: Iterable[Person] = (),
+        channels: Iterable[str] = (),
     ) -> None:
         """Take what is known of a turn.
 
@@ -56,6 +55,7 @@ class PeopleRedactor:
             identify: makes the pseudonym of a `user` or a `session`: the same as that of the span.
             session: of the turn.
             people: those who wrote in it, or before it.
+            channels: the names of the channels, by which their chats are known in any turn; that of the turn is another.
         """
         self._identify = identify
         self._channel = session.partition(":")[0]
@@ -63,8 +63,8 @@ class PeopleRedactor:
         for person in list(dict.fromkeys(people))[:MAX_PEOPLE]:
             for form in _forms_of(person):
                 self._people.setdefault(form, person)
-        channels = "|".join(map(re.escape, sorted({*CHANNELS, self._channel} - {""}, key=len, reverse=True)))
-        session_name = rf"(?<![\w:])(?:{channels}):-?\w*[0-9][\w:-]*(?<!:)"
+        names = "|".join(map(re.escape, sorted({*channels, self._channel} - {""}, key=len, reverse=True)))
+        session_name = rf"(?<![\w:])(?:{names}):-?\w*[0-9][\w:-]*(?<!:)" if names else r"(?!)"
         if session and self._channel:  # a chat may have a name without any digit
             session_name = rf"(?<![\w:]){re.escape(session)}(?![\w:-])|{session_name}"
         groups = {"session": session_name, "mail": _MAIL, "phone": _PHONE, "speaker": _SPEAKER, "handle": _HANDLE}

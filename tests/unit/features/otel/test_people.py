@@ -7,9 +7,11 @@ import json
 import pytest
 
 from bubbot.features.otel.content import Exposure
+from bubbot.features.otel.feature import OtelConfig
 from bubbot.features.otel.people import PeopleRedactor, Person, find_people
 from bubbot.ports.model import ToolCall
 from bubbot.tape.entry import message
+from tests.made_settings import make_settings
 
 ANN, BO = (
     Person("81450002", "Ann-Marie Summers"),
@@ -19,7 +21,9 @@ ANN, BO = (
 
 def redactor() -> PeopleRedactor:
     """One whose pseudonyms can be read."""
-    return PeopleRedactor(lambda what, name: f"<{name}>", session="telegram:-1001234567", people=[ANN, BO])
+    return PeopleRedactor(
+        lambda what, name: f"<{name}>", session="telegram:-1001234567", people=[ANN, BO], channels=["tg", "family"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,7 @@ def redactor() -> PeopleRedactor:
         (f"hello{BO.name}!", "hello[person <telegram:7>]!"),
         ("see <@!123456789012345678>", "see <@![person <telegram:123456789012345678>]>"),
         ("in telegram:-1001234567 or tg:42:7.", "in [chat <telegram:-1001234567>] or [chat <tg:42:7>]."),
+        ("in family:42", "in [chat <family:42>]"),
         ("write to ann@mail.example.org,", "write to [mail],"),
         ("ask @ann_summers", "ask [name]"),
         ("+49 (170) 555-0123 or 0170/5550123", "[phone] or [phone]"),
@@ -66,6 +71,13 @@ def test_pseudonyms_inside_texts_are_those_of_the_span() -> None:
     assert exposure.text("Marie") == f"[person {plain.identify('user', 'telegram:81450002')}]"
     assert exposure.text("telegram:42") == f"[chat {plain.identify('session', 'telegram:42')}]"
     assert Exposure("full", str, b"key").of_turn("telegram:42", [ANN]).text("Marie") == "Marie"
+
+
+def test_chats_of_each_channel_of_the_settings_are_known_by_its_name() -> None:
+    channels = OtelConfig.of(make_settings(channels={"family": {"kind": "telegram"}})).channels
+    shown = Exposure("redacted", str, b"key", channels=channels).text("family:42, stdin:x1, discord:7 and other:42")
+    assert shown.count("[chat ") == 3
+    assert shown.endswith("and other:42")
 
 
 def test_arguments_stay_json_and_numbers_in_them_are_replaced() -> None:
