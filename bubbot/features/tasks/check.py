@@ -9,9 +9,10 @@ from bubbot.features.tasks.config import fill_placeholders, find_placeholders
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.graph import TaskGraph
 from bubbot.features.tasks.schema import TaskNode
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem, list_words
+from bubbot.features.tasks.sources import DefinitionInvalid, list_words
 from bubbot.formatting import did_you_mean
 from bubbot.ports.channel import Role
+from bubbot.toml_tables import Problem
 
 _OF_MODELS = ("agent", "model", "strategy", "tools", "allow", "artifact")
 """Keys that say nothing of a gate."""

@@ -14,12 +14,13 @@ from bubbot.features.tasks.facts import TASKS_TAPE
 from bubbot.features.tasks.library import TaskLibrary, product_layer
 from bubbot.features.tasks.runs import list_waiting
 from bubbot.features.tasks.schema import SCHEMA_FILE
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem
+from bubbot.features.tasks.sources import DefinitionInvalid
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState
 from bubbot.log import printable
 from bubbot.ports.channel import Role
 from bubbot.ports.checks import Check, Finding, HomeReader, edit_command
 from bubbot.tape.projection import read_projection
+from bubbot.toml_tables import Problem
 
 MAX_NAMED_RUNS = 5
 """Runs that a finding names."""

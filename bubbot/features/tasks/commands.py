@@ -42,7 +42,7 @@ from bubbot.features.tasks.results import (
 )
 from bubbot.features.tasks.runs import RunOutcome, TaskRuns, read_run
 from bubbot.features.tasks.settings import TaskSettings
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem
+from bubbot.features.tasks.sources import DefinitionInvalid
 from bubbot.features.tasks.state import TASKS_PROJECTION, RunState, TasksState, read_details, say_reason
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.features.tasks.writing import EXAMPLE_FILES, TaskWriter
@@ -56,6 +56,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import most_foreign, stamp_of
 from bubbot.tape.query import TapeQuery, parse_moment
+from bubbot.toml_tables import Problem
 from bubbot.tool import CHANGES_JOBS, INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
 
 TASKS_SESSION = f"{TERMINAL_CHANNEL}:tasks"

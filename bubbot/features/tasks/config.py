@@ -8,10 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem, find_oversize, list_words
+from bubbot.features.tasks.sources import DefinitionInvalid, list_words
 from bubbot.formatting import did_you_mean, show_value
 from bubbot.json_schema import find_non_json, is_too_deep
 from bubbot.tape.entry import canonical, encode
+from bubbot.toml_tables import Problem, find_oversize
 
 PRODUCT, HOME, TASK, RUN = "product", "home", "task", "run"
 """The layers, in this order: a later one replaces values of the earlier ones."""

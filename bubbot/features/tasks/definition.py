@@ -23,9 +23,10 @@ from msgspec.structs import replace
 
 from bubbot.features.tasks.config import HOME, PRODUCT, TASK, ConfigValue, layer_config
 from bubbot.features.tasks.schema import NODE_NAME, NODE_NAME_FORM, SCHEMA_FILE, TaskSchema, parse_schema
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem, read_toml
+from bubbot.features.tasks.sources import DefinitionInvalid, read_toml
 from bubbot.formatting import show_value
 from bubbot.tape.entry import JsonObject, canonical, encode, thaw
+from bubbot.toml_tables import Problem
 
 CONFIG_FILE = "config.toml"
 SCRIPTS_FOLDER = "scripts"

@@ -20,10 +20,10 @@ from bubbot.features.tasks.definition import (
 )
 from bubbot.features.tasks.harness.dead_steps import find_dead_steps
 from bubbot.features.tasks.harness.feature_files import HarnessInvalid
-from bubbot.features.tasks.sources import Problem
 from bubbot.features.tasks.vocabulary import read_harness
 from bubbot.formatting import did_you_mean
 from bubbot.ports.channel import Role
+from bubbot.toml_tables import Problem
 from bubbot.tool import Tool
 
 TASKS_FOLDER = "tasks"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias
 
-import msgspec
 from msgspec import Meta, Struct
 
 from bubbot.features.tasks.contracts import find_contract_problems
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem, list_words, read_json, read_toml
-from bubbot.formatting import did_you_mean, show_value
+from bubbot.features.tasks.sources import DefinitionInvalid, read_json, read_toml
+from bubbot.formatting import show_value
+from bubbot.toml_tables import Problem, TableReader, join_path
 
 SCHEMA_FILE = "task.toml"
 NODE_NAME = r"[a-z][a-z0-9_-]{0,31}"
@@ -22,7 +21,6 @@ MAX_NODES = 1_000
 MAX_BACKOFF_SECONDS = 3_600
 """The longest pause before a further attempt: the pauses double up to it."""
 DAY_SECONDS = 86_400
-_LENGTH_FORM = 'a number of seconds from {ge} to {le}, or a length such as "90m" or "2h"'
 
 Shown: TypeAlias = Literal["schema", "config", "description", "harness", "artifacts"]
 """What a node can be shown of its task: the four sources, and the artifacts of the nodes that it waits for."""
@@ -51,6 +49,23 @@ Allowed: TypeAlias = Annotated[
 Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=100_000_000)]
 ReadContract: TypeAlias = Callable[[str], str]
 """Return the text of a JSON file by its path within the task's folder. Raise `DefinitionInvalid`."""
+
+
+def _length(least: int, most: int, description: str | None = None) -> Meta:
+    """Mark a number of seconds that may be written as a length of time, too."""
+    form = f'a number of seconds from {least} to {most}, or a length such as "90m" or "2h"'
+    return Meta(ge=least, le=most, description=description, extra={"form": form, "read": _read_length})
+
+
+def _read_length(text: str) -> int | str:
+    """Return the seconds of a length of time such as `90m`; return anything else unchanged."""
+    from bubbot.times.phrases import parse_duration  # compiled when a time is read
+    from bubbot.times.refusal import TimeRefused
+
+    try:
+        return parse_duration(text)
+    except TimeRefused:
+        return text
 
 
 class TaskNode(Struct, frozen=True, kw_only=True):
@@ -82,15 +97,11 @@ class TaskNode(Struct, frozen=True, kw_only=True):
     ] = ()
     steps: Annotated[int, Meta(ge=1, le=1_000, description="Model calls of one attempt.")] = 10
     tokens: Annotated[Tokens, Meta(description="Tokens that one attempt may read and write.")] = 50_000
-    timeout: Annotated[int, Meta(ge=1, le=DAY_SECONDS, description="Seconds that one attempt may take.")] = 600
+    timeout: Annotated[int, _length(1, DAY_SECONDS, "Seconds that one attempt may take.")] = 600
     retries: Annotated[int, Meta(ge=0, le=10, description="Further attempts after a failure.")] = 2
     backoff: Annotated[
         int,
-        Meta(
-            ge=0,
-            le=MAX_BACKOFF_SECONDS,
-            description="Seconds before the first further attempt; they double each time, up to 1 h.",
-        ),
+        _length(0, MAX_BACKOFF_SECONDS, "Seconds before the first further attempt; they double each time, up to 1 h."),
     ] = 30
     repairs: Annotated[int, Meta(ge=0, le=10, description="How often an invalid artifact goes back to the model.")] = 2
     shown: Annotated[
@@ -130,7 +141,7 @@ class TaskSchema(Struct, frozen=True, kw_only=True):
     parallel: Annotated[int, Meta(ge=1, le=16, description="Nodes that run at the same time.")] = 3
     tokens: Annotated[Tokens | None, Meta(description="Tokens of all nodes together; default: no limit.")] = None
     timeout: Annotated[
-        Annotated[int, Meta(ge=1, le=30 * DAY_SECONDS)] | None,
+        Annotated[int, _length(1, 30 * DAY_SECONDS)] | None,
         Meta(description="Seconds of the whole run, without the time that gates wait; default: no limit."),
     ] = None
     progress: Annotated[
@@ -138,10 +149,6 @@ class TaskSchema(Struct, frozen=True, kw_only=True):
     ] = "message"
     role: Annotated[Literal["member", "admin", "owner"], Meta(description="Who may run it.")] = "member"
     nodes: Annotated[Mapping[str, TaskNode], Meta(description="The nodes by name, in the order of the file.")]
-
-
-_LENGTHS = {"timeout", "backoff"}
-"""Fields that also take a length of time as people write it."""
 
 
 def refuse_contract(path: str) -> str:
@@ -156,43 +163,44 @@ def parse_schema(text: str, read_contract: ReadContract = refuse_contract) -> Ta
         DefinitionInvalid: with all problems, in the order of the file: unknown keys, wrong values, nodes that have not exactly
             one of `prompt` and `confirm`, contracts that are no JSON Schema.
     """
-    reader = _Reader(read_contract)
+    reader = _SchemaReader(read_contract)
     schema = reader.read_schema(read_toml(text, SCHEMA_FILE))
     if schema is None or reader.problems:
         raise DefinitionInvalid(reader.problems)
     return schema
 
 
-class _Reader:
-    """Reads one schema, and collects what is wrong with it."""
+class _SchemaReader(TableReader):
+    """Reads one schema."""
 
     def __init__(self, read_contract: ReadContract) -> None:
-        self.problems: list[Problem] = []
+        super().__init__()
         self._read_contract = read_contract
         self._contracts: dict[str, list[str]] = {}
 
     def read_schema(self, table: Mapping[str, Any]) -> TaskSchema | None:
-        values = self._read_fields(TaskSchema, table, "")
+        """Return the schema; None if something is wrong with it."""
+        values = self.read(TaskSchema, table, elsewhere=("nodes",))
         nodes = table.get("nodes")
         if nodes is None or nodes == {}:
-            self._report("nodes", "a task needs at least one node: write a table [nodes.NAME] with a prompt")
+            self.report("nodes", "a task needs at least one node: write a table [nodes.NAME] with a prompt")
         elif not isinstance(nodes, dict):
-            self._report("nodes", f"it is {show_value(nodes)}, and must be tables [nodes.NAME]")
+            self.report("nodes", f"it is {show_value(nodes)}, and must be tables [nodes.NAME]")
         elif len(nodes) > MAX_NODES:
-            self._report("nodes", f"there are {len(nodes)} nodes, and there may be {MAX_NODES}: split the task")
+            self.report("nodes", f"there are {len(nodes)} nodes, and there may be {MAX_NODES}: split the task")
         else:
             values["nodes"] = {name: node for name, each in nodes.items() if (node := self._read_node(name, each))}
         return None if self.problems else TaskSchema(**values)
 
     def _read_node(self, name: str, table: Any) -> TaskNode | None:
-        path = _name_path("nodes.", name)
+        path = join_path("nodes", name)
         if not re.fullmatch(NODE_NAME, name):
-            self._report(path, f"{show_value(name)} is not the name of a node: write {NODE_NAME_FORM}")
+            self.report(path, f"{show_value(name)} is not the name of a node: write {NODE_NAME_FORM}")
         if not isinstance(table, dict):
-            self._report(path, f"it is {show_value(table)}, and must be a table [{path}]")
+            self.report(path, f"it is {show_value(table)}, and must be a table [{path}]")
             return None
         count = len(self.problems)
-        values = self._read_fields(TaskNode, table, f"{path}.")
+        values = self.read(TaskNode, table, path, elsewhere=("artifact",))
         if "artifact" in table:
             values["artifact"] = self._read_artifact(f"{path}.artifact", table["artifact"])
         if len(self.problems) > count:
@@ -201,30 +209,10 @@ class _Reader:
         has_both = node.prompt and node.confirm
         if has_both or not (node.prompt + node.confirm).strip():
             has = "both prompt and confirm" if has_both else "neither prompt nor confirm"
-            self._report(
+            self.report(
                 path, f"it has {has}: write exactly one, prompt for a model or confirm for a question to people"
             )
         return node
-
-    def _read_fields(self, kind: type[Struct], table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        """Return the values of a table that are right; `nodes` and `artifact` are read elsewhere."""
-        fields = _list_types(kind)
-        values = {}
-        for key, value in table.items():
-            path = _name_path(prefix, key)
-            if key not in fields:
-                self._report(
-                    path,
-                    f"unknown key{did_you_mean(key, fields, otherwise=f'; there are: {list_words(fields, 30)}', before='; ')}",
-                )
-            elif key not in ("nodes", "artifact"):
-                length = _read_length(value) if key in _LENGTHS else value
-                try:
-                    values[key] = msgspec.convert(length, fields[key])
-                except msgspec.ValidationError:
-                    form = _LENGTH_FORM if key in _LENGTHS else ""
-                    self.problems += _explain(path, value, fields[key], form)
-        return values
 
     def _read_artifact(self, path: str, value: Any) -> Any:
         """Return a contract, from its file if a path is given."""
@@ -242,83 +230,3 @@ class _Reader:
             self._contracts[key] = find_contract_problems(value)
         self.problems += [Problem(source, each) for each in self._contracts[key]]
         return value
-
-    def _report(self, path: str, message: str) -> None:
-        self.problems.append(Problem(path, message))
-
-
-@cache
-def _list_types(kind: type[Struct]) -> Mapping[str, Any]:
-    """Return the types of the fields by name. To find them takes longer than to read a node, so it is done once."""
-    return {field.name: field.type for field in msgspec.structs.fields(kind)}
-
-
-def _read_length(value: Any) -> Any:
-    """Return the seconds of a length of time such as `90m`; return anything else unchanged."""
-    if not isinstance(value, str):
-        return value
-    from bubbot.times.phrases import parse_duration  # compiled when a time is read
-    from bubbot.times.refusal import TimeRefused
-
-    try:
-        return parse_duration(value)
-    except TimeRefused:
-        return value
-
-
-def _explain(path: str, value: Any, annotation: Any, form: str = "") -> list[Problem]:
-    """Say what is wrong with a value, by the declaration of its field; of a list, with each item."""
-    if (item_kind := _item_kind(annotation)) is not None:
-        if not isinstance(value, list):
-            return [Problem(path, f"it is {show_value(value)}, and must be a list, in brackets")]
-        wrong = []
-        for index, item in enumerate(value):
-            try:
-                msgspec.convert(item, item_kind)
-            except msgspec.ValidationError:
-                wrong += _explain(f"{path}[{index}]", item, item_kind)
-        return wrong or [Problem(path, f"it has {len(value)} items, which are too many: remove some")]
-    kind, form = _leaf_kind(annotation, form)
-    hint = ""
-    match kind:
-        case msgspec.inspect.IntType():
-            form = (form or "a whole number from {ge} to {le}").format(ge=kind.ge, le=kind.le)
-        case msgspec.inspect.FloatType():
-            form = f"a number more than {kind.gt} and at most {kind.le}"
-        case msgspec.inspect.StrType():
-            if isinstance(value, str) and kind.max_length is not None and len(value) > kind.max_length:
-                return [Problem(path, f"it has {len(value)} characters, and may have {kind.max_length}: shorten it")]
-            form = form or "a text in quotes"
-        case msgspec.inspect.LiteralType():
-            choices = [str(each) for each in get_args(_without_marks(annotation))]
-            form = f"one of {', '.join(choices)}"
-            hint = did_you_mean(value, choices, before="; ") if isinstance(value, str) else ""
-    return [Problem(path, f"it is {show_value(value)}, and must be {form}{hint}")]
-
-
-def _item_kind(annotation: Any) -> Any:
-    """Return the type of the items of a list; None for any other type."""
-    kind = _without_marks(annotation)
-    return get_args(kind)[0] if get_origin(kind) is tuple else None
-
-
-def _without_marks(annotation: Any) -> Any:
-    while hasattr(annotation, "__metadata__"):
-        annotation = get_args(annotation)[0]
-    return annotation
-
-
-def _leaf_kind(annotation: Any, form: str) -> tuple[msgspec.inspect.Type, str]:
-    """Return a type without its marks, and what it takes in words: as given, or as declared."""
-    kind = msgspec.inspect.type_info(annotation)
-    while isinstance(kind, msgspec.inspect.Metadata | msgspec.inspect.UnionType):
-        if isinstance(kind, msgspec.inspect.UnionType):  # TOML has no null
-            kind = next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType))
-        else:
-            form, kind = form or str((kind.extra or {}).get("form", "")), kind.type
-    return kind, form
-
-
-def _name_path(prefix: str, key: str) -> str:
-    """Return the path of a key; one that is long or has other characters is quoted."""
-    return prefix + (key if re.fullmatch(r"[\w-]{1,64}", key) else show_value(key))

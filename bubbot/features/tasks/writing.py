@@ -14,13 +14,14 @@ from bubbot.features.tasks.facts import TaskDrafted
 from bubbot.features.tasks.harness.steps import OWN_STEPS
 from bubbot.features.tasks.library import TaskLibrary, parse_files
 from bubbot.features.tasks.results import TaskWritten
-from bubbot.features.tasks.sources import DefinitionInvalid, Problem
+from bubbot.features.tasks.sources import DefinitionInvalid
 from bubbot.formatting import clean
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import JsonObject, Kind, thaw
 from bubbot.tape.query import TapeQuery
+from bubbot.toml_tables import Problem
 
 EXAMPLE_FILES: Mapping[str, str] = MappingProxyType(
     {

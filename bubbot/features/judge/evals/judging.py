@@ -11,8 +11,8 @@ from bubbot.features.judge.judges.creation import create_judge
 from bubbot.features.judge.judges.judging import Judge, JudgedRun, JudgeFailed, ScoreScale, judge_pair, judge_run
 from bubbot.features.judge.judges.rubric import Ask, PairRubricJudge
 from bubbot.features.judge.judges.settings import read_judge
-from bubbot.features.judge.tables import TableReader
 from bubbot.formatting import clean
+from bubbot.toml_tables import TableReader, TablesInvalid
 
 MAX_RATIONALE_CHARS = 2_000
 
@@ -64,9 +64,9 @@ def find_points(scale: ScoreScale, score: float, *, has_passed: bool) -> float:
 
 
 def build_judge(settings: EvalJudge, ask: Ask) -> Judge | PairRubricJudge:
-    """Make a judge. Raise `ConfigError` if a package does not offer its function, or it cannot be loaded."""
+    """Make a judge. Raise `ConfigError` if a setting is wrong, or a package does not offer its function, or it cannot be loaded."""
     reader = TableReader()
     read = read_judge({"kind": settings.kind, **settings.settings}, settings.name, reader)
     if read is None:
-        raise ConfigError("; ".join(reader.problems))
+        raise TablesInvalid(reader.problems)
     return create_judge(settings.name, read, ask)

@@ -77,6 +77,7 @@ from bubbot.tape.fork import ForkedTape
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import IdRanges, Span, TapeQuery, cut_spans, union
 from bubbot.tape.withheld import reading_for_model
+from bubbot.toml_tables import Problem
 from bubbot.tool import EffectKind, ToolOutput
 
 log = logging.getLogger(__name__)
@@ -261,26 +262,28 @@ class EvalRunner:
             SpecInvalid: something that a setup or a judge names is unknown.
         """
         memories, strategies = (NO_MEMORY, *self._list_memories()), self._kernel.strategies
-        problems, basis = list[str](), dict[str, Mapping[str, str]]()
+        problems, basis = list[Problem](), dict[str, Mapping[str, str]]()
         for name, setup in spec.setups.items():
             path = f"setups.{name}"
             if setup.strategy and not strategies.has(setup.strategy):
                 hint = did_you_mean(setup.strategy, strategies.selectors, before="; ")
-                problems.append(f"{path}.strategy: there is no context strategy {show_value(setup.strategy)}{hint}")
+                problems.append(
+                    Problem(f"{path}.strategy", f"there is no context strategy {show_value(setup.strategy)}{hint}")
+                )
             if setup.memory and setup.memory not in memories:
                 there = f"; there are: {', '.join(memories)}"
                 hint = did_you_mean(setup.memory, memories, otherwise=there, before="; ")
-                problems.append(f"{path}.memory: there is no memory view {show_value(setup.memory)}{hint}")
+                problems.append(Problem(f"{path}.memory", f"there is no memory view {show_value(setup.memory)}{hint}"))
             try:
                 basis[name] = await self._describe_setup(turn, setup)
             except ModelError as error:
-                problems.append(f"{path}.model: {error}")
+                problems.append(Problem(f"{path}.model", str(error)))
         for place, judge in enumerate(spec.judges):
             if model := judge.settings.get("model"):
                 try:
                     await self._describe_setup(turn, EvalSetup(model=str(model)))
                 except ModelError as error:
-                    problems.append(f"judges[{place}].model: {error}")
+                    problems.append(Problem(f"judges[{place}].model", str(error)))
         if problems:
             raise SpecInvalid(problems)
         return basis
@@ -325,9 +328,8 @@ class EvalRunner:
                     return await self._end(turn, known)
                 break
             if known is None and entry.date > came and started.request == inbound.external_id and runs_again(turn):
-                raise SpecInvalid(
-                    [f"{spec.name}: bubbot or what is evaluated changed since it was cut off: type the command again"]
-                )
+                message = "bubbot or what is evaluated changed since it was cut off: type the command again"
+                raise SpecInvalid([Problem(spec.name, message)])
         name = self._kernel.new_id()[:12]
         digest = await self._tape.put_blob(spec.to_json().encode())
         started = EvalStarted(
@@ -715,5 +717,5 @@ def _load_scripts(spec: EvalSpec, kernel: Kernel) -> dict[str, Model]:
             models[name] = factory(ModelOptions("scripted", kernel.home, {"script": json.loads(text)}))
         except (ConfigError, ValueError, OverflowError, RecursionError) as error:
             reason = "it is nested too deep: make it flatter" if isinstance(error, RecursionError) else str(error)
-            raise SpecInvalid([f"{name}: the script cannot be used ({reason.rstrip('.')})"]) from error
+            raise SpecInvalid([Problem(name, f"the script cannot be used ({reason.rstrip('.')})")]) from error
     return models

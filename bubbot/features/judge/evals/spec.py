@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -15,22 +14,16 @@ from msgspec.structs import replace
 
 from bubbot.errors import ConfigError
 from bubbot.features.judge.judges.settings import JudgeSettings, read_judge
-from bubbot.features.judge.tables import TableReader, find_large_numbers, join_path
 from bubbot.formatting import did_you_mean, show_value
-from bubbot.json_schema import MAX_NUMBER_DIGITS, is_too_deep
 from bubbot.settings.sources import read_text
 from bubbot.tape.entry import canonical
+from bubbot.toml_tables import Problem, TableReader, TablesInvalid, join_path, parse_toml
 
 NAME_FORM = "1 to 40 small letters, digits, _ and -, a letter first"
 MAX_CASES = 5_000
-MAX_SHOWN_PROBLEMS = 20
-"""Problems that an error spells out."""
 MAX_FILE_BYTES = 4_000_000
 """The largest file of an evaluation, or script."""
-LARGE_NUMBER = f"a number has more than {MAX_NUMBER_DIGITS} digits: write a smaller one, or a text in quotes"
-TOO_DEEP = "its tables and lists are nested too deeply: make it flatter"
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-_LARGE_NUMBER = re.compile(rf"[\d_]{{{MAX_NUMBER_DIGITS}}}")
 
 ToolMode: TypeAlias = Literal["record", "refused", "live"]
 """How calls of tools are answered. `record`: with the results of the case, or of the recorded turn. `refused`: none runs.
@@ -168,7 +161,7 @@ class EvalSpec(Struct, frozen=True, kw_only=True):
             hint = did_you_mean(
                 unknown[0], self.setups, otherwise=f"; there are: {', '.join(self.setups)}", before="; "
             )
-            raise SpecInvalid([f"{self.name}: there is no setup {show_value(unknown[0])}{hint}"])
+            raise SpecInvalid([Problem(self.name, f"there is no setup {show_value(unknown[0])}{hint}")])
         chosen = {name: each for name, each in self.setups.items() if not setups or name in setups}
         if model:
             chosen = {name: replace(each, model=model, script="") for name, each in chosen.items()}
@@ -178,21 +171,10 @@ class EvalSpec(Struct, frozen=True, kw_only=True):
         )
 
 
-class SpecInvalid(ConfigError):
-    """An evaluation cannot be run.
-
-    Attributes:
-        problems: everything that is wrong, in the order of the file, each a sentence without the full stop.
-    """
+class SpecInvalid(TablesInvalid):
+    """An evaluation cannot be run; its problems are in the order of the file."""
 
     kind = "evaluation_invalid"
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        lines = [each + ("" if each.endswith(("?", ".")) else ".") for each in problems[:MAX_SHOWN_PROBLEMS]]
-        if rest := len(problems) - len(lines):
-            lines.append(f"There are {rest} more problems.")
-        super().__init__("\n".join(lines))
-        self.problems = tuple(problems)
 
 
 def load_spec(path: Path) -> EvalSpec:
@@ -200,7 +182,7 @@ def load_spec(path: Path) -> EvalSpec:
     try:
         text = read_text(path, MAX_FILE_BYTES, path.name)
     except ConfigError as error:
-        raise SpecInvalid([str(error)]) from error
+        raise SpecInvalid([Problem("", str(error))]) from error
     return parse_spec(text, path.stem, lambda name: read_text(path.parent / name, MAX_FILE_BYTES, "the script"))
 
 
@@ -215,18 +197,9 @@ def parse_spec(text: str, name: str, read_script: Callable[[str], str] | None = 
         SpecInvalid: with all problems.
     """
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecInvalid([f"{name}.toml is not TOML: {error}"]) from error
-    except ValueError as error:  # Python does not read them
-        line = next((number for number, line in enumerate(text.splitlines(), 1) if _LARGE_NUMBER.search(line)), 0)
-        raise SpecInvalid([f"{name}.toml, line {line}: {LARGE_NUMBER}"]) from error
-    except RecursionError as error:
-        raise SpecInvalid([f"{name}.toml: {TOO_DEEP}"]) from error
-    if is_too_deep(table):
-        raise SpecInvalid([f"{name}.toml: {TOO_DEEP}"])
-    if large := [f"{path}: {LARGE_NUMBER}" for path in find_large_numbers(table)]:
-        raise SpecInvalid(large)
+        table = parse_toml(text, f"{name}.toml")
+    except TablesInvalid as error:
+        raise SpecInvalid(error.problems) from error
     reader = _SpecReader(read_script)
     spec = reader.read_spec(table, name)
     if spec is None:

@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 from bubbot import plugins
 from bubbot.errors import ConfigError
 from bubbot.expressions import compile_search
-from bubbot.features.judge.tables import TableReader, join_path
 from bubbot.formatting import did_you_mean, show_value
 from bubbot.json_schema import find_schema_problems
+from bubbot.toml_tables import TableReader, join_path
 
 JUDGE_GROUP = "bubbot.judges"
 """A package offers a function under a name: it gets a `JudgedRun` and returns a `JudgeResult`, at once or as a coroutine."""

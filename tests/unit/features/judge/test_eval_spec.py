@@ -33,7 +33,7 @@ def read(text: str) -> EvalSpec:
 def find_problems(text: str) -> Sequence[str]:
     with pytest.raises(SpecInvalid) as caught:
         read(text)
-    return caught.value.problems
+    return [str(problem) for problem in caught.value.problems]
 
 
 def test_a_short_evaluation_has_defaults_for_the_rest() -> None:
@@ -90,19 +90,19 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> Non
         cases = ["bth"]
         """
     )
-    assert list(problems) == [
+    assert problems == [
         "repeat: unknown key; did you mean 'repeats'?",
-        "parallel: it is 0, and must be a whole number from 1 to 64",
-        "tokens: it is 'many', and must be a whole number from 1 to 1000000000000",
+        "parallel: it is 0, and must be a whole number from 1 to 64.",
+        "tokens: it is 'many', and must be a whole number from 1 to 1000000000000.",
         "setups.one.tools: it is 'recorded', and must be one of record, refused, live; did you mean 'record'?",
-        "setups.Two: 'Two' is not the name of a setup: write 1 to 40 small letters, digits, _ and -, a letter first",
+        "setups.Two: 'Two' is not the name of a setup: write 1 to 40 small letters, digits, _ and -, a letter first.",
         "setups.Two.modell: unknown key; did you mean 'model'?",
         "cases.said.history[0].txt: unknown key; did you mean 'text'?",
-        "cases.said.history[0].text: it is missing: write a text in quotes",
-        "cases.both: it has both chat and message: write chat for a slice of a tape, or message for a made talk",
-        "cases.neither: it has neither chat nor message: write chat for a slice of a tape, or message for a made talk",
-        "cases.from.from: it belongs to a slice: write the chat, too",
-        "cases.order.to: it is 3, and must not be below from, which is 9",
+        "cases.said.history[0].text: it is missing: write a text in quotes.",
+        "cases.both: it has both chat and message: write chat for a slice of a tape, or message for a made talk.",
+        "cases.neither: it has neither chat nor message: write chat for a slice of a tape, or message for a made talk.",
+        "cases.from.from: it belongs to a slice: write the chat, too.",
+        "cases.order.to: it is 3, and must not be below from, which is 9.",
         f"judges[0].kind: it is 'exakt', and must be one of {', '.join(KINDS)}; did you mean 'exact'?",
         "judges[1].pas: unknown key; did you mean 'pass'?",
         "judges[1].cases: there is no case 'bth'; did you mean 'both'?",
@@ -112,7 +112,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> Non
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("x = [", "try.toml is not TOML"),
+        ("x = [", "try.toml:1: the file is not TOML: Invalid value."),
         ("", "setups: an evaluation needs at least one setup: write a table [setups.NAME]"),
         ("setups = 3", "setups: it is 3, and must be tables [setups.NAME]"),
         (GOOD.replace("[[judges]]", "[judges]"), "judges: an evaluation needs at least one judge"),
@@ -147,10 +147,20 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_nearest_name() -> Non
         (f"{GOOD}pass = nan", "judges[0].pass: it is NaN, and must be a number from -1e+09 to 1e+09"),
         (f"{GOOD}pass = 'x'", "judges[0].pass: it is 'x', and must be a number from -1e+09 to 1e+09"),
         (GOOD.replace('"exact"\ntext = "Hi."', '"json_schema"\nschema = { const = nan }'), "the number nan"),
-        (f"repeats = {'9' * 6_000}\n{GOOD}", "try.toml, line 1: a number has more than 1000 digits: write a smaller"),
-        (f"repeats = 0x{'f' * 6_000}\n{GOOD}", "repeats: a number has more than 1000 digits: write a smaller"),
-        (f"x = {'[' * 5_000}{']' * 5_000}", "nested too deeply"),
-        (f"x = {'[' * 200}{']' * 200}", "nested too deeply"),
+        (
+            f"repeats = {'9' * 6_000}\n{GOOD}",
+            "try.toml:1: the number has more than 1000 digits: write it as a text in quotes",
+        ),
+        (
+            f"repeats = 0x{'f' * 6_000}\n{GOOD}",
+            "try.toml:1: the number has more than 1000 digits: write it as a text in quotes",
+        ),
+        (
+            f"x = {'[' * 5_000}{']' * 5_000}",
+            "try.toml: its tables and lists are nested deeper than 64: make it flatter",
+        ),
+        (f"x = {'[' * 200}{']' * 200}", "try.toml: its tables and lists are nested deeper than 64: make it flatter"),
+        (f"{'a.' * 40_000}a = 1\n{GOOD}", "try.toml:1: the key has 40001 parts, and may have 64: make it flatter"),
     ],
 )
 def test_a_mistake_is_named_with_its_fix(text: str, problem: str) -> None:

@@ -27,7 +27,7 @@ from bubbot.features.judge.judges.judging import (
     judge_run,
 )
 from bubbot.features.judge.judges.settings import RubricSettings, read_judge
-from bubbot.features.judge.tables import TableReader
+from bubbot.toml_tables import TableReader
 from tests.installed import installed
 
 RUBRIC = """
@@ -547,7 +547,7 @@ class TestPairs:
 def refused(text: str) -> list[str]:
     reader = TableReader()
     assert read_judge(tomllib.loads(text), "judges.it", reader) is None
-    return [f"{each}." for each in reader.problems]
+    return [str(each) for each in reader.problems]
 
 
 class TestSettings:

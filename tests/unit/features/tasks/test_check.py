@@ -11,8 +11,8 @@ from bubbot.features.tasks.check import check_definition
 from bubbot.features.tasks.config import layer_config
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.schema import TaskNode, TaskSchema, parse_schema
-from bubbot.features.tasks.sources import Problem
 from bubbot.ports.channel import Role
+from bubbot.toml_tables import Problem
 
 TOOLS = {"web.search": Role.MEMBER, "web.fetch": Role.MEMBER, "config.set": Role.OWNER, "shell.run": Role.ADMIN}
 CONFIG = layer_config([("task", {"version": "1.0", "limits": {"items": 3}})])
