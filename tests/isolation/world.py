@@ -532,7 +532,8 @@ class World:
         self.seen["sub-task" if turn.is_subtask else "summary" if is_summary(request) else "request"] += 1
         self.seen["view"] += is_answering and ", newest messages" in text
         self.seen["view of anchors"] += is_answering and ", anchors" in text and "UTC, anchor " in text
-        self.seen["asked in a task"] += turn.origin.startswith(f"{TASK_ORIGIN}:")
+        is_step_of_task = turn.origin.startswith(f"{TASK_ORIGIN}:")
+        self.seen["asked in a task"] += is_step_of_task
         self.seen["evidence"] += is_answering and "Recalled from earlier in this chat" in text
         self.seen["picture"] += "base64," in text
         self.seen["own memory"] += "This person, in every direct chat" in request.system
@@ -547,10 +548,10 @@ class World:
         self._note_words(turn, reply)
         self.oracle.jobs |= canaries([call.arguments for call in reply.calls if call.name == "post_send"])
         self.look("reply", session, f"{reply.text} {reply.calls}", elsewhere=turn.replies_elsewhere)
-        if is_answering and not reply.calls:
+        if (is_answering or is_step_of_task) and not reply.calls:  # what a step came to, its task tells the chat
             self.oracle.said[session] |= canaries(reply.text) & self.oracle.present[session]
             self.oracle.repeated[session] |= canaries(reply.text)
-            if turn.replies_elsewhere:
+            if is_answering and turn.replies_elsewhere:
                 self._send_elsewhere(turn.cause, session, reply.text)
         return reply
 
