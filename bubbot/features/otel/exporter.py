@@ -271,7 +271,7 @@ class TraceExporter:
         wait = self._backoff.delay_seconds(failures) if error.retry_after is None else error.retry_after
         await self._look(checkpoint)
         self._state.failures += 1
-        if self._state.note_failure(str(error), self._now()):
+        if self._state.outage.begin(str(error), self._now()):
             log.warning(
                 "traces wait, their receiver has not taken them: %s", error,
                 extra={"action": "otel.failed", "seconds": round(wait)},
@@ -279,7 +279,7 @@ class TraceExporter:
         await self._sleep(wait)
 
     def _note_success(self, sent: int, rejected: int) -> None:
-        if self._state.error:
+        if self._state.outage.end():
             log.info("traces are taken again", extra={"action": "otel.taken"})
         if sent:
             self._state.refused, self._state.refusal = 0, ""
@@ -289,7 +289,6 @@ class TraceExporter:
             )
         self._state.sent += sent
         self._state.rejected += rejected
-        self._state.error = self._state.since = ""
 
     async def _look(self, position: int) -> None:
         """Look how many entries wait."""

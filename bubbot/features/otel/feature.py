@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, LabelsSent, TurnsExported
 from bubbot.features.otel.settings import AUTO, OtelSettings
-from bubbot.features.otel.state import OTEL_METRICS, ExportState
+from bubbot.features.otel.state import OTEL_METRICS, ExportState, Outage
 from bubbot.log import Redactor
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.channel import TERMINAL_CHANNEL
@@ -115,16 +114,14 @@ class OtelFeature:
     async def _run(self) -> None:
         """Export while it is on; begin again with the new settings if these change."""
         await self._keep_running(
-            lambda: self._export() if self._config.settings.url else self._record_end(), self.state.note_failure
+            lambda: self._export() if self._config.settings.url else self._record_end(), self.state.outage
         )
 
     async def _run_labels(self) -> None:
         """Export judgements while that is on, behind the spans."""
-        await self._keep_running(self._export_labels, self.state.note_labels_failure)
+        await self._keep_running(self._export_labels, self.state.labels_outage)
 
-    async def _keep_running(
-        self, make_work: Callable[[], Coroutine[None, None, None]], note: Callable[[str, datetime], bool]
-    ) -> None:
+    async def _keep_running(self, make_work: Callable[[], Coroutine[None, None, None]], outage: Outage) -> None:
         while True:
             self._changed.clear()
             work = asyncio.create_task(make_work())
@@ -133,7 +130,7 @@ class OtelFeature:
                 await asyncio.wait((work, change), return_when=asyncio.FIRST_COMPLETED)
                 if work.done():
                     if (error := work.exception()) is not None:
-                        note(type(error).__name__, self._kernel.now())
+                        outage.begin(type(error).__name__, self._kernel.now())
                         raise error  # the supervisor tries again
                     await change
             finally:
@@ -221,7 +218,7 @@ class OtelFeature:
         config, kernel, entries = self._config, self._kernel, self._kernel.ordered_entries
         settings, state = config.settings, self.state
         state.takes_labels = state.is_other = False
-        state.labels_error = ""
+        state.labels_outage.end()
         if not settings.annotations_url or entries is None:
             return
         while not state.position:  # nothing was sent yet since the start, and the key may not be there

@@ -290,9 +290,8 @@ class LabelExporter:
         return 400 <= error.status < 500 and error.status not in (408, 425, 429)
 
     def _note_answer(self) -> None:
-        if self._state.labels_error:
+        if self._state.labels_outage.end():
             log.info("labels are taken again", extra={"action": "otel.labels_taken"})
-        self._state.labels_error = self._state.labels_since = ""
 
     def _note_other(self) -> None:
         """Note that there is no Phoenix: a warning if the settings say that there is one."""
@@ -315,7 +314,7 @@ class LabelExporter:
         """Note that a request failed, and wait."""
         wait = self._backoff.delay_seconds(failures) if error.retry_after is None else error.retry_after
         self._state.failures += 1
-        if self._state.note_labels_failure(str(error), self._now()):
+        if self._state.labels_outage.begin(str(error), self._now()):
             log.warning(
                 "judgements wait, Phoenix has not taken them: %s", error,
                 extra={"action": "otel.labels_failed", "seconds": round(wait)},

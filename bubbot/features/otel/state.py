@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
 from bubbot.tape.entry import timestamp
@@ -20,6 +20,30 @@ OTEL_METRICS = (
 )
 
 
+class Outage(Struct):
+    """Why requests of one kind are not taken.
+
+    Attributes:
+        error: why the last one failed; empty since one was taken.
+        since: when they began to fail.
+    """
+
+    error: str = ""
+    since: str = ""
+
+    def begin(self, error: str, now: datetime) -> bool:
+        """Note why nothing is taken; return true if it went well before."""
+        is_first, self.error = not self.error, error
+        if is_first:
+            self.since = timestamp(now)
+        return is_first
+
+    def end(self) -> bool:
+        """Note that they are taken; return true if they were not before."""
+        was_out, self.error, self.since = bool(self.error), "", ""
+        return was_out
+
+
 class ExportState(Struct):
     """The health of the export.
 
@@ -29,8 +53,7 @@ class ExportState(Struct):
         failures: requests that failed.
         behind: entries after the checkpoint, as of the last look.
         is_begun: true once the export runs; it never does in quarantine.
-        error: why the last request failed; empty since one was taken.
-        since: when the requests began to fail.
+        outage: of the requests with spans.
         refused: turns that it refused one after the other; 0 since it took one.
         refusal: why it refused the newest of them.
         refused_since: when it refused the first.
@@ -40,8 +63,7 @@ class ExportState(Struct):
         labels_sent: judgements that it has taken.
         labels_rejected: those that it will never take.
         labels_waiting: those whose span it does not have yet.
-        labels_error: why the last request with judgements failed; empty since one was taken.
-        labels_since: when they began to fail.
+        labels_outage: of the requests with judgements.
     """
 
     sent: int = 0
@@ -49,8 +71,7 @@ class ExportState(Struct):
     failures: int = 0
     behind: int = 0
     is_begun: bool = False
-    error: str = ""
-    since: str = ""
+    outage: Outage = field(default_factory=Outage)
     refused: int = 0
     refusal: str = ""
     refused_since: str = ""
@@ -60,22 +81,7 @@ class ExportState(Struct):
     labels_sent: int = 0
     labels_rejected: int = 0
     labels_waiting: int = 0
-    labels_error: str = ""
-    labels_since: str = ""
-
-    def note_failure(self, error: str, now: datetime) -> bool:
-        """Note why nothing is taken; return true if it went well before."""
-        is_first, self.error = not self.error, error
-        if is_first:
-            self.since = timestamp(now)
-        return is_first
-
-    def note_labels_failure(self, error: str, now: datetime) -> bool:
-        """Note why no judgement is taken; return true if it went well before."""
-        is_first, self.labels_error = not self.labels_error, error
-        if is_first:
-            self.labels_since = timestamp(now)
-        return is_first
+    labels_outage: Outage = field(default_factory=Outage)
 
     def note_refusal(self, turns: int, reason: str, now: datetime) -> bool:
         """Note turns that it will never take; return true if the cause is a new one."""
@@ -100,18 +106,18 @@ class ExportState(Struct):
         ]
         if self.rejected:
             lines.append(say("st_traces_rejected", spans=self.rejected))
-        if self.error:
-            lines.append(say("st_traces_failing", since=context.format_time(self.since), reason=self.error))
+        if self.outage.error:
+            since = context.format_time(self.outage.since)
+            lines.append(say("st_traces_failing", since=since, reason=self.outage.error))
         if self.refused:
             since = context.format_time(self.refused_since)
             lines.append(say("st_traces_refused", since=since, turns=self.refused, reason=self.refusal))
         counts = {"labels": self.labels_sent, "waiting": self.labels_waiting, "missing": self.labels_rejected}
         if any(counts.values()):
             lines.append(say("st_traces_labels", **counts))
-        if self.labels_error:
-            since = context.format_time(self.labels_since)
-            lines.append(say("st_traces_labels_failing", since=since, reason=self.labels_error))
-        row = HealthRow(
-            say("st_traces"), tuple(lines), is_trouble=bool(self.error or self.refused or self.labels_error)
-        )
+        if self.labels_outage.error:
+            since = context.format_time(self.labels_outage.since)
+            lines.append(say("st_traces_labels_failing", since=since, reason=self.labels_outage.error))
+        is_trouble = bool(self.outage.error or self.refused or self.labels_outage.error)
+        row = HealthRow(say("st_traces"), tuple(lines), is_trouble=is_trouble)
         return FeatureHealth(name="otel", rows=(row,), samples=samples)
