@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, DiskProblem, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
+from bubbot.hosts import is_this_machine
 from bubbot.server.listener import (
     HttpAddress,
     HttpConnections,
@@ -83,7 +83,7 @@ async def serve_health(
             port,
             extra={"action": "health.listening", "port": port},
         )
-        if not _is_loopback(address.host):
+        if not is_this_machine(address.host):
             log.warning(
                 "[health] host is %s: anybody who reaches this machine there can read the bot's health; 127.0.0.1 keeps it "
                 "to this machine",
@@ -166,10 +166,3 @@ async def _sample(metrics: Metrics) -> None:
         due = clock() + LAG_SAMPLE_SECONDS
         await asyncio.sleep(LAG_SAMPLE_SECONDS)
         metrics.record_lag(clock() - due)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

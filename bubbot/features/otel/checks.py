@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from itertools import takewhile
 from urllib.parse import urlsplit
 
 from bubbot.errors import StoreError, TapeCorrupt
 from bubbot.features.otel.facts import OTEL_TAPE, TurnRefused, TurnsExported
 from bubbot.features.otel.settings import OtelSettings
+from bubbot.hosts import is_this_machine
 from bubbot.ports.checks import Check, Finding, HomeReader, edit_command
 from bubbot.tape.entry import Kind
 from bubbot.tape.fact import Cited
@@ -36,7 +36,11 @@ async def check_otel(home: HomeReader) -> list[Finding]:
     findings = list[Finding]()
     for url, headers in _addresses(settings):
         parts = urlsplit(url)
-        if parts.scheme == "http" and not _is_near(parts.hostname or "") and (headers or settings.content != "off"):
+        if (
+            parts.scheme == "http"
+            and not is_this_machine(parts.hostname or "")
+            and (headers or settings.content != "off")
+        ):
             cause = (
                 f"Traces go to {parts.netloc} without encryption, with the headers and the texts of [otel]: everybody in "
                 "between can read them. Use an address that begins with https, or a receiver on this machine."
@@ -85,14 +89,6 @@ def _addresses(settings: OtelSettings) -> list[tuple[str, Mapping[str, str]]]:
     if url and urlsplit(url).netloc != urlsplit(settings.url).netloc:
         found.append((url, settings.read_annotations_headers()))
     return found
-
-
-def _is_near(host: str) -> bool:
-    """Return true for this machine."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 CHECKS = (Check("the traces", check_otel), Check("the receiver of traces", check_refusals, reads_tapes=True))

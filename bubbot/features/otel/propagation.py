@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Literal
 
 from bubbot.features.otel.spans import trace_id
+from bubbot.hosts import is_nearby
 from bubbot.ports.model import CallHeaders
 
 TRACEPARENT = "traceparent"
@@ -23,15 +23,6 @@ def make_call_headers(turn: str, span: str, reach: Literal["off", "near", "all"]
     headers = {TRACEPARENT: f"00-{trace_id(turn).hex()}-{span}-01"}
 
     def find(host: str) -> Mapping[str, str]:
-        return headers if reach == "all" or (reach == "near" and is_near(host)) else {}
+        return headers if reach == "all" or (reach == "near" and is_nearby(host)) else {}
 
     return find
-
-
-def is_near(host: str) -> bool:
-    """Return true for this machine and for a private address. Any other name may belong to anybody."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-    return address.is_loopback or address.is_private or address.is_link_local

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-
+from bubbot.hosts import is_this_machine
 from bubbot.ports.checks import Check, Finding, HomeReader, edit_command
 
 KEY_FILE = "trace.key"
@@ -26,7 +25,7 @@ async def check_trace(home: HomeReader) -> list[Finding]:
             "The command ends all tokens; start the bot again, and give new ones."
         )
         findings.append(Finding("trace.key_readable", "problem", cause, "bubbot trace --end-tokens"))
-    if not _is_loopback(settings.host) and not str(settings.url or "").startswith("https:"):
+    if not is_this_machine(settings.host) and not str(settings.url or "").startswith("https:"):
         cause = (
             f"[trace] host is {settings.host}, and url does not begin with https: tokens and tapes cross the network readably. "
             "Put a proxy that speaks https before the page, and set url to its address."
@@ -36,13 +35,6 @@ async def check_trace(home: HomeReader) -> list[Finding]:
         cause = f"The running bot serves the trace page at {settings.address or settings.host} to owners and auditors."
         findings.append(Finding("trace.ok", "ok", cause))
     return findings
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 CHECKS = (Check("the trace page", check_trace),)
