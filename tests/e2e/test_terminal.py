@@ -75,11 +75,14 @@ def test_a_line_is_answered_and_a_later_chat_knows_it_by_the_arrow_keys(home: Pa
         chat.say(",tape.info")
         chat.expect("entries: ")
         chat.settle()
-        chat.say(",quit")
+        chat.type(",quit")
+        chat.expect(",quit")
+        chat.type(ENTER)
         shown = chat.expect("Bye. The conversation stays on the tape.\n")
         assert chat.ended() == 0
         assert chat.left_as_found()
-        assert ">" not in shown.partition(",quit")[2]
+        assert shown.count("> ,quit") == 1, "a line is drawn once more, whole, when it is entered"
+        assert ">" not in shown.partition("> ,quit")[2]
     (kept,) = home.rglob("terminal_history")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     with Terminal(home) as chat:
