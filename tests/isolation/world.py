@@ -302,7 +302,10 @@ class World:
         bot = self.daemon.bot
         with suppress(EntryNotFound):  # the file of another chat, which is refused
             data = await bot.base_store.get_blob(session_tape(bot.workspace, place.session), file.digest)
-            self.agents.hand_over(data.decode(errors="replace"), place.session)
+            # an own file of this chat, or the system prompt of an earlier request
+            words = data.decode(errors="replace")
+            self.agents.hand_over(words, place.session)
+            self.oracle.present[place.session] |= canaries(words) & self.oracle.shown[place.session]
         await self.receive(inbound)
         await self.quiet()
 
