@@ -43,9 +43,9 @@ async def find_trial(
             tape,
             report,
             answered.get(setup, set()),
-            setup,
-            model,
-            None if base is None else (base, _pick(setups, base, in_use, setup)),
+            setup=setup,
+            model=model,
+            base=None if base is None else (base, _pick(setups, base, in_use, setup)),
         )
         for setup, name in setups[newest.started.id].items()
         if name == model
@@ -81,6 +81,7 @@ async def _judge(
     tape: TapeService,
     report: EvalReport,
     answered: set[str],
+    *,
     setup: str,
     model: str,
     base: tuple[KnownEvaluation, str] | None,

@@ -38,7 +38,12 @@ OFFER_TIMEOUT_SECONDS = 3_600.0
 
 
 class WeightsFeature:
-    """Counts rated turns, exports them, accepts what has passed, and lets sessions use it."""
+    """Counts rated turns, exports them, accepts what has passed, and lets sessions use it.
+
+    Attributes:
+        is_idle: set while `run` waits, with nothing due.
+        trouble: why the last export or acceptance failed; empty if it did not.
+    """
 
     def __init__(
         self,
@@ -66,8 +71,9 @@ class WeightsFeature:
         self._section = settings.section(LearnSettings)
         self._turns: RewardedTurns | None = None
         self._woken = asyncio.Event()
+        self.is_idle = asyncio.Event()
         self._looked_at = -1
-        self._trouble = ""
+        self.trouble = ""
         rules = WeightsRules(
             lambda: self._section,
             lambda: find_models().default.name,
@@ -90,7 +96,7 @@ class WeightsFeature:
             around_model=(self._switcher.around_model,),
             on_merged=(self._wake,),
             lifespan=self._lifespan,
-            background={"exports and newer weights": self._run},
+            background={"exports and newer weights": self.run},
             health=self._report,
             prepare=self._prepare,
         )
@@ -111,7 +117,7 @@ class WeightsFeature:
             self._woken.set()
 
     def _report(self, context: HealthContext) -> FeatureHealth:
-        return learn_health(context, self._section.after, self._turns.count if self._turns else 0, self._trouble)
+        return learn_health(context, self._section.after, self._turns.count if self._turns else 0, self.trouble)
 
     async def _prepare(self, settings: Settings) -> Apply:
         section = settings.section(LearnSettings)
@@ -128,16 +134,18 @@ class WeightsFeature:
             self._turns = self._open_turns(self._section)
         return self._turns
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
         """Do what is due, at the start, after turns and now and then, until cancelled."""
         while True:
             self._woken.clear()
+            self.is_idle.clear()
             try:
                 await self._act()
             except BubbotError as error:
-                if str(error) != self._trouble:
+                if str(error) != self.trouble:
                     log.warning("export or acceptance failed: %s", error, extra={"action": "learn.failed"})
-                self._trouble, self._looked_at = str(error), -1
+                self.trouble, self._looked_at = str(error), -1
+            self.is_idle.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS if self._is_waiting else None):
                     await self._woken.wait()
@@ -157,7 +165,7 @@ class WeightsFeature:
             if await turns.look(exports) >= self._section.after:
                 await self._export(turns)
         await self._tell_owner()
-        self._trouble, self._looked_at = "", position
+        self.trouble, self._looked_at = "", position
 
     async def _export(self, turns: RewardedTurns) -> None:
         # Imported here: a bot that exports nothing loads nothing of this.
@@ -187,8 +195,10 @@ class WeightsFeature:
                     return texts.say("learn_ready", turns=fact.turns, file=fact.file, format=fact.format), None
                 assert accepted is not None
                 back = texts.format_commands(",learn.back")
-                values = {"model": accepted.model, "evaluation": accepted.evaluation, "back": back}
-                return texts.say("learn_accepted_rule", **values), None
+                said = texts.say(
+                    "learn_accepted_rule", model=accepted.model, evaluation=accepted.evaluation, back=back
+                )
+                return said, None
 
             key = f"learn:{number}"
             if (fact is None and accepted is None) or await self._notify_owner(

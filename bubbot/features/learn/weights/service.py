@@ -132,7 +132,7 @@ class WeightsService:
             self.rules.check_model(model)
         except ConfigError as error:
             raise ValueInvalid("learn_model_unknown", model=model, problem=error) from error
-        weights, folder, files = await _read_weights(model, args.weights.strip())
+        weights, folder, files = await asyncio.to_thread(_read_weights, model, args.weights.strip())
         section = self.rules.find_section()
         async with self._lock:
             state = await self.catch_up()
@@ -296,7 +296,7 @@ class WeightsService:
         return sorted(found, key=lambda each: each.session)
 
 
-async def _read_weights(model: str, text: str) -> tuple[str, str, tuple[WeightFile, ...]]:
+def _read_weights(model: str, text: str) -> tuple[str, str, tuple[WeightFile, ...]]:
     """Return the digest that a text names, or that of the folder which it names, with the folder and its files.
 
     Without a text the name of the model after its provider is the folder, as servers have it that load a folder by its path.
@@ -312,5 +312,5 @@ async def _read_weights(model: str, text: str) -> tuple[str, str, tuple[WeightFi
     folder = Path(text or model.partition("/")[2]).expanduser()
     if not folder.is_absolute() or not folder.is_dir():
         raise ValueInvalid("learn_no_folder", value=text or model)
-    weights, files = await asyncio.to_thread(digest_weights, folder)
+    weights, files = digest_weights(folder)
     return weights, str(folder), files

@@ -96,7 +96,7 @@ class WeightsSwitcher:
         text = (
             turn.texts.say("weights_answer", model=model, weights=due.fact.weights)
             if due
-            else turn.texts.say("weights_back", model=model)
+            else turn.texts.say("weights_taken_back", model=model)
         )
         if turn.is_typed:
             turn.alerts.append(text)
