@@ -41,6 +41,7 @@ class WeightsFeature:
     """Counts rated turns, exports them, accepts what has passed, and lets sessions use it.
 
     Attributes:
+        service: the one writer of the facts, and the commands.
         is_idle: set while `run` waits, with nothing due.
         trouble: why the last export or acceptance failed; empty if it did not.
     """
@@ -81,17 +82,17 @@ class WeightsFeature:
             find_trial,
             self._find_turns,
         )
-        self._service = WeightsService(
+        self.service = WeightsService(
             store, kernel.open_tape, rules, projections=kernel.projections, on_changed=self._woken.set
         )
-        self._switcher = WeightsSwitcher(lambda: self._service.state, find_models, kernel.stage)
+        self._switcher = WeightsSwitcher(lambda: self.service.state, find_models, kernel.stage)
 
     def feature(self) -> Feature:
         """Build the record."""
         return Feature(
             name=NAME,
-            tools=make_tools(WeightsService, lambda: self._service, learn_offer={"timeout": OFFER_TIMEOUT_SECONDS}),
-            services=(self._service,),
+            tools=make_tools(WeightsService, lambda: self.service, learn_offer={"timeout": OFFER_TIMEOUT_SECONDS}),
+            services=(self.service,),
             around_turn=(self._switcher.around_turn,),
             around_model=(self._switcher.around_model,),
             on_merged=(self._wake,),
@@ -103,21 +104,31 @@ class WeightsFeature:
 
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
-        await self._service.load()
+        await self.service.load()
         yield
 
     @property
     def _is_waiting(self) -> bool:
         """True if something that no command tells may make it act."""
-        state, section = self._service.state, self._section
+        state, section = self.service.state, self._section
         return bool(section.after or state.untold or (section.evaluation and state.open_offer))
 
     async def _wake(self, _merged: MergeResult) -> None:
         if self._is_waiting:
             self._woken.set()
 
+    @property
+    def count(self) -> int:
+        """Turns with a reward that no export has, at the last look."""
+        return self._turns.count if self._turns else 0
+
+    def look_again(self) -> None:
+        """Look at once, also if nothing was stored since."""
+        self._looked_at = -1
+        self._woken.set()
+
     def _report(self, context: HealthContext) -> FeatureHealth:
-        return learn_health(context, self._section.after, self._turns.count if self._turns else 0, self.trouble)
+        return learn_health(context, self._section.after, self.count, self.trouble)
 
     async def _prepare(self, settings: Settings) -> Apply:
         section = settings.section(LearnSettings)
@@ -140,7 +151,7 @@ class WeightsFeature:
             self._woken.clear()
             self.is_idle.clear()
             try:
-                await self._act()
+                await self.act()
             except BubbotError as error:
                 if str(error) != self.trouble:
                     log.warning("export or acceptance failed: %s", error, extra={"action": "learn.failed"})
@@ -150,7 +161,7 @@ class WeightsFeature:
                 async with asyncio.timeout(LOOK_SECONDS if self._is_waiting else None):
                     await self._woken.wait()
 
-    async def _act(self) -> None:
+    async def act(self) -> None:
         """Accept what has passed, export what is due, and tell an owner. Raise `BubbotError` if something cannot be done now."""
         if not self._is_waiting:
             return
@@ -158,10 +169,10 @@ class WeightsFeature:
         position = await entries.newest_position() if entries is not None else 0
         if entries is not None and position == self._looked_at:
             return
-        if self._section.evaluation and self._service.state.open_offer is not None:
-            await self._service.accept_by_rule()
+        if self._section.evaluation and self.service.state.open_offer is not None:
+            await self.service.accept_by_rule()
         if (turns := self._find_turns()) is not None:
-            exports = [*self._service.state.exports]
+            exports = [*self.service.state.exports]
             if await turns.look(exports) >= self._section.after:
                 await self._export(turns)
         await self._tell_owner()
@@ -171,17 +182,17 @@ class WeightsFeature:
         # Imported here: a bot that exports nothing loads nothing of this.
         from bubbot.features.learn.weights.export import write_export
 
-        exports, home = [*self._service.state.exports], self._kernel.home
+        exports, home = [*self.service.state.exports], self._kernel.home
         number = exports[-1].fact.number + 1 if exports else 1
         fact = await write_export(turns, home / self._section.folder.expanduser(), home, number, exports)
-        await self._service.write(fact, key=f"ready:{number}")
+        await self.service.write(fact, key=f"ready:{number}")
         turns.forget()
-        await turns.look([*self._service.state.exports])
+        await turns.look([*self.service.state.exports])
         log.info("turns exported for training", extra={"action": "learn.ready", "turns": fact.turns})
 
     async def _tell_owner(self) -> None:
         """Tell an owner once of each export and of what the rule accepted; without a direct chat of one, try again later."""
-        for number in [*self._service.state.untold]:
+        for number in [*self.service.state.untold]:
             part = IdRanges(((number, number),))
             (found,) = await self._store.fetch([TapeQuery(LEARN_TAPE, part)])
             fact = ExportReady.try_of(found[0]) if found and found[0].name in ExportReady.EVENTS else None
@@ -192,19 +203,17 @@ class WeightsFeature:
                 texts: Texts, fact: ExportReady | None = fact, accepted: WeightsAccepted | None = accepted
             ) -> tuple[str, None]:
                 if fact is not None:
-                    return texts.say("learn_ready", turns=fact.turns, file=fact.file, format=fact.format), None
+                    return texts.say("learn_ready", count=fact.turns, file=fact.file, format=fact.format), None
                 assert accepted is not None
                 back = texts.format_commands(",learn.back")
-                said = texts.say(
-                    "learn_accepted_rule", model=accepted.model, evaluation=accepted.evaluation, back=back
-                )
+                said = texts.say("learn_accepted_rule", model=accepted.model, evaluation=accepted.evaluation, back=back)
                 return said, None
 
             key = f"learn:{number}"
             if (fact is None and accepted is None) or await self._notify_owner(
                 LEARN_TAPE, key, write, told.to_entry(key=f"told:{number}")
             ):
-                await self._service.catch_up()
+                await self.service.catch_up()
 
 
 def void(_value: object) -> None:

@@ -116,12 +116,6 @@ async def test_the_name_of_the_model_may_be_its_folder(tmp_path: Path) -> None:
         assert (fact["folder"], fact["model"]) == (str(folder), f"openai/{folder}")
 
 
-async def test_only_an_owner_in_person_offers(tmp_path: Path) -> None:
-    async with weights_bench(tmp_path / "home") as bench:
-        assert "owner" in await bench.say(f",learn.offer {NEW} weights={DIGEST}", "x", person="7")
-        assert await bench.learned("learn/offered") == []
-
-
 async def test_the_same_offer_twice_is_one(tmp_path: Path) -> None:
     async with weights_bench(tmp_path / "home") as bench:
         await offer(bench)
@@ -349,5 +343,3 @@ async def test_without_an_acceptance_a_turn_reads_nothing_for_it(
         await offer(bench)
         monkeypatch.setattr(switching, "switch_query", fail)
         assert await bench.say("capital") == "Rome"
-
-
