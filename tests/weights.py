@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bubbot.app.bot import Bot
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.weights.facts import LEARN_TAPE
 from bubbot.features.learn.weights.feature import WeightsFeature
@@ -34,6 +35,14 @@ WRONG, RIGHT = script(capital="Rome", river="Seine"), script(capital="Paris", ri
 WAIT = 20.0
 
 
+def find_weights_feature(bot: Bot) -> WeightsFeature:
+    """Return the feature of a bot."""
+    (found,) = [each for each in bot.features.lasting if each.name == "learn.weights"]
+    run: Any = found.background["exports and newer weights"]
+    feature: WeightsFeature = run.__self__
+    return feature
+
+
 @dataclass
 class WeightsBench(EvalBench):
     """The bot."""
@@ -41,10 +50,7 @@ class WeightsBench(EvalBench):
     @property
     def feature(self) -> WeightsFeature:
         """The feature, whose background work a test does step by step."""
-        (found,) = [each for each in self.bot.features.lasting if each.name == "learn.weights"]
-        run: Any = found.background["exports and newer weights"]
-        feature: WeightsFeature = run.__self__
-        return feature
+        return find_weights_feature(self.bot)
 
     async def act(self) -> None:
         """Let the work beside the turns be done until nothing is due."""

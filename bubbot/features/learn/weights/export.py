@@ -96,4 +96,6 @@ def _take_receipt(path: Path, episodes: Sequence[Episode], title: str) -> Export
     is_due = {(each.tape, each.first, each.last) for each in receipt.slices} <= due
     if digest.hexdigest() != receipt.sha256 or receipt.format != title or not is_due:
         raise wrong
+    for each in (path, receipt_path):  # they may have both names still
+        each.with_name(each.name + UNFINISHED).unlink(missing_ok=True)
     return receipt

@@ -28,7 +28,7 @@ from tests.doubles import SteppingClock
 from tests.family import GROUP, MEMBER, OWNER, Family, family
 from tests.judging import react, sent
 from tests.made_settings import make_settings
-from tests.weights import WAIT, WeightsBench, weights_bench
+from tests.weights import WAIT, WeightsBench, find_weights_feature, weights_bench
 
 NAME = "learn-0001-trl-sft.jsonl"
 
@@ -197,11 +197,10 @@ async def _stop(*_arguments: Any, **_more: Any) -> None:
 @asynccontextmanager
 async def working(bench: Family) -> AsyncIterator[WeightsFeature]:
     """Let the work beside the turns go on in a block."""
-    (found,) = [each for each in bench.daemon.bot.features.lasting if each.name == "learn.weights"]
-    run: Any = found.background["exports and newer weights"]
-    task = asyncio.ensure_future(run())
+    feature = find_weights_feature(bench.daemon.bot)
+    task = asyncio.ensure_future(feature.run())
     try:
-        yield run.__self__
+        yield feature
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -244,9 +243,7 @@ async def test_the_words_of_whom_nobody_asked_are_in_no_export(tmp_path: Path) -
         await settle(feature)
         await bench.quiet()
         told = [text for text in bench.channel.texts if "An export for training is ready" in text]
-        assert told == [
-            "An export for training is ready: exports/learn-0001-trl-sft.jsonl (1 rewarded turn, trl-sft)."
-        ]
+        assert told == ["An export for training is ready: exports/learn-0001-trl-sft.jsonl (1 rewarded turn, trl-sft)."]
         assert "canary" not in (tmp_path / "exports" / NAME).read_text()
         await settle(feature)
         await bench.quiet()
