@@ -1,13 +1,12 @@
 """`[learn]` of the settings."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bubbot.ports.settings import Number, SettingsSection, Whole, matches
+from bubbot.ports.settings import Number, SettingsSection, Text, Whole, matches
 
 EVALUATION, EVALUATION_FORM = (
     r"|[a-z][a-z0-9_-]{0,39}",
@@ -44,8 +43,8 @@ class LearnSettings(SettingsSection):
     format: Literal["trl-sft", "trl-kto", "trl-preference", "openai-chat", "openai-preference"] = Field(
         default="trl-sft", description="The format of these exports."
     )
-    folder: Path = Field(
-        default=Path("exports"), description="The folder that gets them; a relative path is one in the home."
+    folder: Text = Field(
+        default="exports", min_length=1, description="The folder that gets them; a relative path is one in the home."
     )
     evaluation: Annotated[str, matches(EVALUATION, EVALUATION_FORM)] = Field(
         default="",

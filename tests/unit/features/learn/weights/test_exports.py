@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -179,7 +179,7 @@ class TestCutOff:
 
     async def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "taken").write_text("a file")
-        async with weights_bench(tmp_path, after=1, folder=Path("taken/exports")) as bench:
+        async with weights_bench(tmp_path, after=1, folder="taken/exports") as bench:
             await bench.rate(1)
             await bench.act()
             assert "[learn] folder: " in bench.feature.trouble
