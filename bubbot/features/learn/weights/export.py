@@ -28,22 +28,29 @@ def name_export(number: int, form: str) -> str:
 
 
 async def write_export(
-    turns: RewardedTurns, folder: Path, home: Path, number: int, exports: Sequence[Cited[ExportReady]]
+    turns: RewardedTurns, folder: str, home: Path, number: int, exports: Sequence[Cited[ExportReady]]
 ) -> ExportReady:
     """Write the export with this number, or take the whole one that a killed process left; return its fact.
+
+    Args:
+        turns: those of the last look are exported.
+        folder: as the settings have it.
+        home: that of the bot.
+        number: of the export.
+        exports: those before.
 
     Raises:
         ConfigError: it cannot be written, or there is another file with its name.
     """
     episodes = await turns.build_episodes(exports)
-    path = folder / name_export(number, turns.format.name)
+    path = _find_path(home, folder, name_export(number, turns.format.name))
     receipt = await asyncio.to_thread(_take_receipt, path, episodes, turns.format.title)
     if receipt is None:
         try:
-            await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+            await asyncio.to_thread(path.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
-                f"[learn] folder: {folder} cannot be made ({error.strerror}): name another folder"
+                f"[learn] folder: {path.parent} cannot be made ({error.strerror}): name another folder"
             ) from error
         exporter = Exporter(turns.format, "training", __version__, redact, turns.section.discount)
         receipt = await exporter.write(episodes, path)
@@ -64,6 +71,10 @@ async def write_export(
             for tape, slices in by_tape.items()
         },
     )
+
+
+def _find_path(home: Path, folder: str, name: str) -> Path:
+    return home / Path(folder).expanduser() / name
 
 
 def _take_receipt(path: Path, episodes: Sequence[Episode], title: str) -> ExportReceipt | None:

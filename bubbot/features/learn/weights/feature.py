@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bubbot.command import make_tools
@@ -185,7 +184,7 @@ class WeightsFeature:
 
         exports, home = [*self.service.state.exports], self._kernel.home
         number = exports[-1].fact.number + 1 if exports else 1
-        fact = await write_export(turns, home / Path(self._section.folder).expanduser(), home, number, exports)
+        fact = await write_export(turns, self._section.folder, home, number, exports)
         await self.service.write(fact, key=f"ready:{number}")
         turns.forget()
         await turns.look([*self.service.state.exports])
