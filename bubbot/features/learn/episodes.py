@@ -138,6 +138,12 @@ class EpisodeReader:
             async for found in self._read_turn(turn, rewards, has_ended=has_ended):
                 yield found
 
+    async def judge(self, first: int, last: int) -> AsyncIterator[LeftOutTurn]:
+        """Yield the turns of a range of entries that may not be used, without building their requests."""
+        async for turn, has_ended in self._find_turns(first, last):
+            if reason := await self._judge(turn, has_ended=has_ended):
+                yield LeftOutTurn(turn.entries[0].id, reason)
+
     async def _find_turns(self, first: int, last: int) -> AsyncIterator[tuple[TurnRecord, bool]]:
         open_turns: dict[str, list[TapeEntry]] = {}
         for low in range(first, last + 1, PAGE_ENTRIES):

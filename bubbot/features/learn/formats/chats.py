@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from bubbot.features.learn.episodes import EpisodeStep, EpisodeTurn
 from bubbot.features.learn.formats.writer import EpisodeHead, encode_line
-from bubbot.ports.model import ToolSpec
+from bubbot.ports.model import ToolCall, ToolSpec
 from bubbot.runtime.context.selectors import text_of
+from bubbot.runtime.turns import CallRecord, read_call
 from bubbot.tape.entry import JsonObject, objects_of, text_field, thaw
 
 Message = dict[str, Any]
@@ -76,6 +78,8 @@ def split_turn(turn: EpisodeTurn, losses: Counter[str]) -> list[tuple[EpisodeSte
         own = [*map(clean_message, last.request.messages[shown:]), written_message(last)]
         # Later requests may show what a model wrote in another form, such as without arguments that are no JSON.
         for step in turn.steps[:-1]:
+            if wrote_nothing(step):  # the next request shows the same
+                continue
             place, wrote = len(step.request.messages) - shown, written_message(step)
             if _call_ids(own[place]) == _call_ids(wrote) and own[place]["role"] == "assistant":
                 own[place] = wrote
@@ -103,17 +107,20 @@ def written_message(step: EpisodeStep) -> Message:
     """Return what a model wrote."""
     message: Message = {"role": "assistant", "content": step.text}
     if step.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in step.calls
-        ]
+        message["tool_calls"] = [_write_call(call) for call in step.calls]
     return message
 
 
+def _write_call(call: ToolCall | CallRecord) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
 def clean_message(message: JsonObject) -> Message:
-    """Return a message without what one provider alone reads."""
-    found = {key: thaw(value) for key, value in message.items() if key in _MESSAGE_KEYS}
-    return {**found, "content": found.get("content") or ""}
+    """Return a message without what one provider alone reads, its fields in one order."""
+    found: Message = {"role": message["role"], "content": thaw(message.get("content")) or ""}
+    if calls := [read_call(call) for call in objects_of(message.get("tool_calls"))]:
+        found["tool_calls"] = [_write_call(call) for call in calls]
+    return {**found, **{key: message[key] for key in ("tool_call_id", "name") if key in message}}
 
 
 def merge_assistants(messages: Sequence[Message]) -> list[Message]:
@@ -137,10 +144,13 @@ def describe_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 def read_object(text: str) -> dict[str, Any] | None:
     """Return the object that arguments are; None if they are none."""
     try:
-        value = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
+    except (
+        msgspec.DecodeError,
+        ValueError,
+        RecursionError,
+    ):  # also what JSON cannot hold, such as infinity and half a pair
         return None
-    return value if isinstance(value, dict) else None
 
 
 def without_images(content: object, losses: Counter[str]) -> str:
@@ -177,6 +187,3 @@ def name_results(messages: Sequence[Message]) -> list[Message]:
             else message
         )
     return named
-
-
-_MESSAGE_KEYS = ("role", "content", "tool_calls", "tool_call_id", "name")
