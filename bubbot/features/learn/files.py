@@ -48,10 +48,8 @@ class ExportedFile:
 
     def episodes(self) -> list[FileEpisode]:
         """Return what it has of each slice; they are read one after another."""
-        turns = self.format.read(self.file)
-        if self.format.is_single:
-            return [FileEpisode(part, turns) for part in self.receipt.slices]
-        return [FileEpisode(part, islice(turns, part.records)) for part in self.receipt.slices]
+        turns, (*parts, last) = self.format.read(self.file), self.receipt.slices
+        return [*(FileEpisode(part, islice(turns, part.records)) for part in parts), FileEpisode(last, turns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class FileEpisode:
     turns: Iterator[ReadTurn]
     rewards: dict[str, float] = field(default_factory=dict[str, float])
 
-    def returns(self, factor: float) -> Mapping[str, float]:
+    def returns(self, _factor: float, /) -> Mapping[str, float]:
         """See `ExportedEpisode`. Rewards are what they were when the file was written."""
         return self.rewards
 
@@ -88,6 +86,8 @@ def open_export(path: Path) -> Iterator[ExportedFile]:
             chosen = next((each for each in FORMATS if each.title == receipt.format), None)
             if chosen is None:
                 raise ConfigError(f"{path}: its receipt names the unknown format {receipt.format!r}")
+            if not receipt.slices or (chosen.is_single and len(receipt.slices) > 1):
+                raise ConfigError(f"{path}: its receipt names {len(receipt.slices)} slices, which is impossible")
             file.seek(0)
             yield ExportedFile(path, receipt, chosen, file)
     except OSError as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from msgspec import Struct, json
+from msgspec import Meta, Struct, json
 from msgspec.structs import replace
 
 from bubbot.errors import ConfigError
@@ -51,7 +52,7 @@ class ExportedSlice(Struct, frozen=True):
     turns: int
     steps: int
     rewarded: int
-    records: int
+    records: Annotated[int, Meta(ge=0)]
     turn_ids: str
     left_out: Mapping[str, int]
     entries: tuple[tuple[int, ...], ...] = ()
@@ -138,7 +139,7 @@ class Episode:
             tape.name, tape.session, self.first, self.last, self.head, self.hash, 0, 0, 0, 0, ids, dict[str, int]()
         )
 
-    def returns(self, factor: float) -> Mapping[str, float]:
+    def returns(self, factor: float, /) -> Mapping[str, float]:
         """Return the reward of each turn by its id; a later turn counts `factor` for the one before."""
         return discount(self.rewards, self.turns, factor)
 
@@ -155,7 +156,7 @@ class ExportedEpisode(Protocol):
         """Where it is from, with what an earlier export left out."""
         ...
 
-    def returns(self, factor: float) -> Mapping[str, float]:
+    def returns(self, factor: float, /) -> Mapping[str, float]:
         """Return the reward of each turn by its id, as far as its turns were read."""
         ...
 
@@ -209,7 +210,7 @@ class Exporter:
         writer, digest, size = self.format.open(), sha256(), 0
         receipt_path = path.with_name(path.name + RECEIPT_SUFFIX)
         slices: list[ExportedSlice] = []
-        with create_file(receipt_path) as write_receipt, create_file(path) as write_file:
+        with closing(writer), create_file(receipt_path) as write_receipt, create_file(path) as write_file:
             for episode in episodes:
                 counts, before = _Counts(), writer.records
                 async for part in self._write_episode(writer, episode, counts):
@@ -218,7 +219,7 @@ class Exporter:
                     size += len(data)
                     write_file(data)
                 slices.append(counts.describe(episode.origin, writer.records - before))
-            losses = dict(sorted((writer.losses + Counter(known_losses)).items()))
+            losses = dict(sorted((writer.losses | Counter(known_losses)).items()))
             receipt = ExportReceipt(
                 format=self.format.title,
                 purpose=self.purpose,

@@ -20,7 +20,6 @@ from bubbot.features.learn.formats.chats import (
     SUBTASK,
     shown_messages,
     written_message,
-    wrote_nothing,
 )
 from bubbot.features.learn.formats.reader import (
     MessageRow,
@@ -52,7 +51,7 @@ class ArealWriter:
         self.losses[COMMANDS_ALONE] += not turn.steps and not turn.subtasks
         self.losses += Counter()  # without what is 0
         for step in turn.steps:
-            if wrote_nothing(step):
+            if step.wrote_nothing:
                 self.losses[NOTHING_WRITTEN] += 1
                 continue
             self.records += 1
@@ -69,6 +68,9 @@ class ArealWriter:
     def end(self) -> Iterable[bytes]:
         """See `FormatWriter`."""
         yield b"\n}}\n"
+
+    def close(self) -> None:
+        """See `FormatWriter`."""
 
 
 class InteractionRow(Struct, forbid_unknown_fields=True):

@@ -95,6 +95,9 @@ class AtifWriter:
             yield from self._subtasks  # by lines
             yield b"]"
         yield b"}\n"
+
+    def close(self) -> None:
+        """See `FormatWriter`."""
         self._subtasks.close()
 
     def _write_head(self, turn: EpisodeTurn) -> bytes:

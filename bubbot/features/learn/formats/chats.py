@@ -46,6 +46,9 @@ class LineWriter:
         """See `FormatWriter`."""
         return ()
 
+    def close(self) -> None:
+        """See `FormatWriter`."""
+
     def make_records(self, turn: EpisodeTurn) -> Iterator[Mapping[str, Any]]:
         """Yield the records of a turn in which a model was asked."""
         raise NotImplementedError
@@ -53,11 +56,6 @@ class LineWriter:
     def reward(self, turn: EpisodeTurn) -> float | None:
         """Return the reward of a turn; None without one."""
         return self.head.rewards.get(turn.record.id)
-
-
-def wrote_nothing(step: EpisodeStep) -> bool:
-    """Return true for a call of a model that failed, or that wrote no word and made no call."""
-    return not step.text and not step.calls
 
 
 def split_turn(turn: EpisodeTurn, losses: Counter[str]) -> list[tuple[EpisodeStep, list[Message], list[Message]]]:
@@ -74,19 +72,16 @@ def split_turn(turn: EpisodeTurn, losses: Counter[str]) -> list[tuple[EpisodeSte
         pairs = [(step, list(step.request.messages), [written_message(step)]) for step in turn.steps]
     else:
         last = turn.steps[-1]
-        shown = len(turn.steps[0].request.messages)
+        shown = len(next((step for step in turn.steps if not step.wrote_nothing), last).request.messages)
         own = [*map(clean_message, last.request.messages[shown:]), written_message(last)]
         # Later requests may show what a model wrote in another form, such as without arguments that are no JSON.
         for step in turn.steps[:-1]:
-            if wrote_nothing(step):  # the next request shows the same
-                continue
-            place, wrote = len(step.request.messages) - shown, written_message(step)
-            if _call_ids(own[place]) == _call_ids(wrote) and own[place]["role"] == "assistant":
-                own[place] = wrote
+            if not step.wrote_nothing:
+                own[len(step.request.messages) - shown] = written_message(step)
         pairs = [(last, list(last.request.messages[:shown]), own)]
     found = []
     for step, before, own in pairs:
-        if wrote_nothing(step):
+        if step.wrote_nothing:
             losses[NOTHING_WRITTEN] += 1
             continue
         found.append((step, merge_assistants(shown_messages(step, before)), own))
@@ -97,10 +92,6 @@ def shown_messages(step: EpisodeStep, messages: Iterable[JsonObject]) -> list[Me
     """Return messages of a request, the system prompt first."""
     system = [{"role": "system", "content": step.request.system}] if step.request.system else []
     return [*system, *map(clean_message, messages)]
-
-
-def _call_ids(message: Message) -> list[str]:
-    return [call["id"] for call in message.get("tool_calls", ())]
 
 
 def written_message(step: EpisodeStep) -> Message:

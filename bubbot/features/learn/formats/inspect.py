@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, Literal
 
@@ -18,7 +19,6 @@ from bubbot.features.learn.formats.chats import (
     name_results,
     read_object,
     split_turn,
-    wrote_nothing,
 )
 from bubbot.features.learn.formats.reader import (
     ReadTurn,
@@ -81,6 +81,9 @@ class InspectWriter:
             self._samples.seek(0)
             yield from self._samples  # by lines
             yield b"\n]}\n"
+
+    def close(self) -> None:
+        """See `FormatWriter`."""
         self._samples.close()
 
     def _make_head(self) -> dict[str, Any]:
@@ -197,7 +200,7 @@ class InspectWriter:
 def _describe_step(step: EpisodeStep) -> dict[str, Any]:
     record = step.record
     used = {"input_tokens": record.input_tokens, "output_tokens": record.output_tokens}
-    return {"entry": record.id, "model": record.model, **used, "wrote": not wrote_nothing(step)}
+    return {"entry": record.id, "model": record.model, **used, "wrote": not step.wrote_nothing}
 
 
 def _make_content(content: object) -> Any:
@@ -310,33 +313,35 @@ class InspectFile(Struct):
 def read_log(file: BinaryIO) -> Iterator[ReadTurn]:
     """Read what `InspectWriter` wrote; samples of one turn follow each other."""
     document = decode(InspectFile, file.read(), "the file")
-    dates = {0: document.stats.started_at}
-    group: list[EpisodeStep] = []
-    for place, sample in enumerate(document.samples):
-        date = dates.get(place, document.stats.completed_at)
-        steps, meta = _read_steps(sample, date), sample.metadata
-        # Samples of one turn do not go on from each other, not even if what stood between them wrote nothing.
-        if group and _goes_on(group[-1], steps[0]):
-            group.append(make_step(meta.entry, ModelRequest("", ()), "", turn=meta.turn))
-        group += steps
-        is_last = place + 1 == len(document.samples) or document.samples[place + 1].metadata.turn != meta.turn
-        if is_last:
-            score = sample.scores.get("reward")
-            judged = [
-                Reward(name, None, value, "", "human", "turn", meta.entry)
-                for name, value in (score.metadata if score else {}).items()
-            ]
-            turn = make_turn(meta.turn, group, rewards=judged, inherited=meta.inherited)
-            yield ReadTurn(turn, score.value if score else None)
-            group = []
+    date = document.stats.started_at
+    for turn, samples in groupby(document.samples, lambda sample: sample.metadata.turn):
+        group, same = list[EpisodeStep](), [*samples]
+        results = {
+            each.tool_call_id: {"content": each.content, "is_error": each.error is not None}
+            for sample in same
+            for each in sample.messages
+            if each.tool_call_id is not None
+        }
+        for sample in same:
+            steps = _read_steps(sample, date, results)
+            # Samples of one turn do not go on from each other, not even if what stood between them wrote nothing.
+            if group and steps[0].goes_on_from(group[-1]):
+                group.append(make_step(steps[0].record.id, ModelRequest("", ()), "", turn=turn))
+            group += steps
+            date = document.stats.completed_at
+        score, inherited = same[-1].scores.get("reward"), same[0].metadata.inherited
+        rewards = [
+            Reward(name, None, value, "", "human", "turn", group[-1].record.id)
+            for name, value in (score.metadata if score else {}).items()
+        ]
+        yield ReadTurn(make_turn(turn, group, rewards=rewards, inherited=inherited), score.value if score else None)
 
 
-def _read_steps(sample: InspectSample, date: str) -> list[EpisodeStep]:
+def _read_steps(sample: InspectSample, date: str, results: Mapping[str, JsonObject]) -> list[EpisodeStep]:
     """Return the calls of models of a sample, those that wrote nothing included."""
     place, meta = f"sample {sample.id}", sample.metadata
     messages = [each.as_message() for each in sample.messages]
-    failed = [each.tool_call_id for each in sample.messages if each.error is not None and each.tool_call_id]
-    written = read_chat(messages, max(meta.shown, 0), (), place, failed=failed)
+    written = read_chat(messages, max(meta.shown, 0), (), place, results=results)
     wrote = sum(each.wrote for each in meta.steps)
     # What was written without a model, such as a call that had waited for a person, is not among the steps.
     left = iter([*written[:1], *written[1:][len(written) - wrote :]])
@@ -352,17 +357,12 @@ def _read_steps(sample: InspectSample, date: str) -> list[EpisodeStep]:
 
 
 def _describe(row: SampleStep, step: EpisodeStep, turn: str, date: str) -> EpisodeStep:
-    """Return a step as it was described; one that wrote nothing was shown what the next one was."""
+    """Return a step as it was described, which was shown what another one was."""
     usage = {"input_tokens": row.input_tokens, "output_tokens": row.output_tokens}
     data, text, calls = {"answered": row.model, "usage": usage}, step.text, step.calls
     if not row.wrote:
         text, calls = "", ()
     return make_step(row.entry, step.request, text, calls, data=data, date=date, turn=turn)
-
-
-def _goes_on(step: EpisodeStep, later: EpisodeStep) -> bool:
-    known = step.request.messages
-    return later.request.messages[: len(known)] == known and later.request.system == step.request.system
 
 
 def _read_call(call: InspectCall) -> dict[str, Any]:

@@ -113,8 +113,9 @@ def read_chats(file: BinaryIO) -> Iterator[ReadTurn]:
     for number, (place, row) in enumerate(decode_lines(ChatRow, file), 1):
         answers = [at for at, each in enumerate(row.messages) if each.role == "assistant"]
         shown = next((at for at in answers if row.messages[at].weight), len(row.messages) - 1)
+        names = {tool.function.name for tool in row.tools}
         messages = [
-            each.as_message() if at < shown or each.weight else _read_unlearned(each)
+            each.as_message() if at < shown or each.weight else _read_unlearned(each, names)
             for at, each in enumerate(row.messages)
         ]
         steps = read_chat(messages, shown, read_tools(row.tools), place, first=first)
@@ -132,12 +133,15 @@ def read_preferences(file: BinaryIO) -> Iterator[ReadTurn]:
         )
 
 
-def _read_unlearned(message: MessageRow) -> JsonObject:
-    """Return a message whose calls could not be made, with arguments as the model wrote them; see `ChatWriter`."""
-    for call in message.tool_calls:
-        arguments = read_object(write_arguments(call.function.arguments))
-        text = (arguments or {}).get("text")
-        if arguments is not None and [*arguments] == ["text"] and isinstance(text, str) and read_object(text) is None:
+def _read_unlearned(message: MessageRow, names: Set[str]) -> JsonObject:
+    """Return a message whose calls could not be made.
+
+    If it is not for want of a tool, some have no object of arguments: these stand there as an object with the `text`.
+    """
+    for call in message.tool_calls if all(each.function.name in names for each in message.tool_calls) else ():
+        arguments = read_object(write_arguments(call.function.arguments)) or {}
+        text = arguments.get("text")
+        if len(arguments) == 1 and isinstance(text, str) and read_object(text) is None:
             call.function.arguments = text
     return message.as_message()
 

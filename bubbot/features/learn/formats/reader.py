@@ -19,7 +19,7 @@ from bubbot.ports.agents import ORIGIN_PREFIX
 from bubbot.ports.model import ModelRequest, ToolSpec, ToolSpecs
 from bubbot.runtime.targets import SUBTASK_ENDED
 from bubbot.runtime.turns import CallRecord, StepRecord, TurnRecord
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, freeze
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze
 from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_START
 
 T = TypeVar("T")
@@ -194,34 +194,31 @@ def read_chat(
     place: str,
     *,
     first: int = 1,
-    failed: Iterable[str] = (),
+    results: Mapping[str, JsonObject] = EMPTY_OBJECT,
 ) -> list[EpisodeStep]:
     """Return the calls of models that wrote the messages of a chat from one on.
 
     Args:
         shown: how many messages there were before.
         first: stands for the entry of the first call.
-        failed: the ids of the calls that failed.
-    """  # fmt: skip
+        results: those of calls that the chat does not have, or not with all that is known, by the ids of the calls.
+    """
     if not shown < len(messages) or messages[-1]["role"] != "assistant":
         raise ConfigError(f"{place}: no answer of an assistant at the end: give a file as bubbot export wrote it")
-    errors, steps = {*failed}, list[EpisodeStep]()
-    results = {message["tool_call_id"]: message for message in messages[shown:] if message.get("tool_call_id")}
+    steps = list[EpisodeStep]()
+    known = {**_find_results(messages[shown:]), **results}
     for at, message in enumerate(messages[shown:], shown):
         if message["role"] != "assistant":
             continue
-        calls = [
-            make_call(call, _mark(results.get(call["id"]), is_error=call["id"] in errors))
-            for call in message.get("tool_calls", ())
-        ]
         if not isinstance(message["content"], str):
             raise ConfigError(f"{place}: the words of an assistant are no text: give a file as bubbot export wrote it")
+        calls = [make_call(call, known.get(call["id"])) for call in message.get("tool_calls", ())]
         steps.append(make_step(first + len(steps), make_request(messages[:at], tools), message["content"], calls))
     return steps
 
 
-def _mark(result: JsonObject | None, *, is_error: bool) -> JsonObject | None:
-    return {**result, "is_error": True} if result is not None and is_error else result
+def _find_results(messages: Iterable[JsonObject]) -> dict[str, JsonObject]:
+    return {message["tool_call_id"]: message for message in messages if message.get("tool_call_id")}
 
 
 def count_inherited(messages: Sequence[JsonObject]) -> int:

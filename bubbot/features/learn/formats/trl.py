@@ -15,6 +15,7 @@ from bubbot.features.learn.episodes import EpisodeTurn
 from bubbot.features.learn.formats.chats import (
     NO_REWARD,
     LineWriter,
+    Message,
     name_results,
     split_turn,
     with_object_arguments,
@@ -35,6 +36,7 @@ from bubbot.features.learn.formats.writer import ExportFormat
 from bubbot.ports.model import ToolSpec, ToolSpecs
 
 T = TypeVar("T")
+_SAID: Message = {"role": "user"}
 
 
 class SftWriter(LineWriter):
@@ -52,10 +54,20 @@ class SftWriter(LineWriter):
             }
 
     def split(self, turn: EpisodeTurn) -> Iterator[tuple[list[Any], list[Any], tuple[ToolSpec, ...]]]:
-        """Yield the prompts and completions of a turn with the tools that could be called."""
+        """Yield the prompts and completions of a turn with the tools that could be called.
+
+        What people said meanwhile ends a completion: nobody is to learn to write it.
+        """
         for step, before, own in split_turn(turn, self.losses):
             messages = name_results([with_object_arguments(each, self.losses) for each in [*before, *own]])
-            yield messages[: len(before)], messages[len(before) :], step.request.tools
+            start = end = len(before)
+            for place, message in enumerate([*messages[start:], _SAID], start):
+                if message["role"] == "assistant":
+                    end = place + 1
+                elif message["role"] == "user":
+                    if start < end:
+                        yield messages[:start], messages[start:end], step.request.tools
+                    start = end = place + 1
 
 
 class KtoWriter(SftWriter):

@@ -57,6 +57,10 @@ class FormatWriter(Protocol):
         """End the episode."""
         ...
 
+    def close(self) -> None:
+        """Drop what waits on the disk."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
