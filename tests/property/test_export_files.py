@@ -128,7 +128,7 @@ def make_chat_turn(chat: Chat, drawn: Any, number: int) -> EpisodeTurn | None:
         chat.add("user", parts if drawn["image"] else text)
     commands = [command(chat, *each) for each in drawn["commands"]]
     drawn_steps = drawn["steps"] if chat.messages else []
-    found = []
+    found = list[EpisodeStep]()
     for each in drawn_steps:
         if each["moved"]:
             chat.messages = chat.messages[-1:] if chat.messages[-1]["role"] == "user" else [freeze({"role": "user", "content": "What was asked."})]  # fmt: skip
@@ -136,7 +136,7 @@ def make_chat_turn(chat: Chat, drawn: Any, number: int) -> EpisodeTurn | None:
             chat.add("user", each["joined"])
         found.append(make_chat_step(chat, each, drawn["system"], drawn["tools"], name))
     plain = {"calls": [], "model": "scripted", "usage": (1, 2), "cost": 0.5, "fails": False}
-    subtasks, orders = [], []
+    subtasks, orders = list[Subtask](), list[tuple[str, str]]()
     if drawn["branches"]:
         subtasks = [
             make_subtask(chat, [{**plain, "text": text}], f"{name}-b{place}", name, "branch", is_branch=True)

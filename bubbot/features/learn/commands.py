@@ -71,9 +71,6 @@ class ExportArgs(Args, frozen=True):
             rest=True,
         ),
     ] = ""
-    source: Annotated[
-        str, Argument("instead of slices: write what this exported FILE has, with its receipt beside it", "FILE")
-    ] = field(default="", name="from")
     out: Annotated[str, Argument("write this new file, and FILE.receipt.json", "FILE", short="o")] = ""
     purpose: Annotated[
         Purpose | None, Argument("what people have to allow it for (default: what the format is for)", "PURPOSE")
@@ -83,6 +80,9 @@ class ExportArgs(Args, frozen=True):
         Argument("how much the reward of a later turn counts for an earlier one", "N"),
     ] = None
     require_complete: Annotated[bool, Argument("write nothing if anything is left out")] = False
+    source: Annotated[
+        str, Argument("instead of slices: write what this exported FILE has, with its receipt beside it", "FILE")
+    ] = field(default="", name="from")
 
 
 class Exported(Struct, frozen=True):

@@ -152,7 +152,7 @@ class AtifWriter:
             "cached_tokens": record.cached_tokens,
         }
         made: dict[str, Any] = {
-            "timestamp": record.entry.date,
+            **({"timestamp": record.entry.date} if record.entry.date else {}),  # another format may have had none
             "source": "agent",
             "model_name": record.model,
             "message": step.text,

@@ -36,6 +36,8 @@ from bubbot.tape.entry import JsonObject, freeze, objects_of, text_field
 LOG_VERSION = 2
 TASK = "bubbot"
 UNKNOWN_MODEL = "none/none"
+UNKNOWN_DATE = "1970-01-01T00:00:00+00:00"
+"""The date of what another format had without one."""
 NO_OBJECT = "these are no JSON object: "
 """Before arguments as a model wrote them."""
 SPOOLED_BYTES = 8 * 2**20
@@ -71,7 +73,7 @@ class InspectWriter:
             is_last = number == len(pairs)
             sample = self._make_sample(identifier, turn, counted, [*before, *own], shown=len(before), is_last=is_last)
             self._samples.write((b"" if self.records == 1 else b",\n") + encode_line(sample).rstrip(b"\n"))
-            self._dates = [*self._dates[:1], step.record.entry.date]
+            self._dates = [*self._dates[:1], step.record.entry.date or UNKNOWN_DATE]
         return ()
 
     def end(self) -> Iterable[bytes]:
@@ -313,7 +315,9 @@ class InspectFile(Struct):
 def read_log(file: BinaryIO) -> Iterator[ReadTurn]:
     """Read what `InspectWriter` wrote; samples of one turn follow each other."""
     document = decode(InspectFile, file.read(), "the file")
-    date = document.stats.started_at
+    date, later = (
+        "" if each == UNKNOWN_DATE else each for each in (document.stats.started_at, document.stats.completed_at)
+    )
     for turn, samples in groupby(document.samples, lambda sample: sample.metadata.turn):
         group, same = list[EpisodeStep](), [*samples]
         results = {
@@ -328,7 +332,7 @@ def read_log(file: BinaryIO) -> Iterator[ReadTurn]:
             if group and steps[0].goes_on_from(group[-1]):
                 group.append(make_step(steps[0].record.id, ModelRequest("", ()), "", turn=turn))
             group += steps
-            date = document.stats.completed_at
+            date = later
         score, inherited = same[-1].scores.get("reward"), same[0].metadata.inherited
         rewards = [
             Reward(name, None, value, "", "human", "turn", group[-1].record.id)

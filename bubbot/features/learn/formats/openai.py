@@ -112,7 +112,7 @@ def read_chats(file: BinaryIO) -> Iterator[ReadTurn]:
     first = 1
     for number, (place, row) in enumerate(decode_lines(ChatRow, file), 1):
         answers = [at for at, each in enumerate(row.messages) if each.role == "assistant"]
-        shown = next((at for at in answers if row.messages[at].weight), len(row.messages) - 1)
+        shown = next((at for at in answers if row.messages[at].weight), max(len(row.messages) - 1, 0))
         names = {tool.function.name for tool in row.tools}
         messages = [
             each.as_message() if at < shown or each.weight else _read_unlearned(each, names)

@@ -69,7 +69,8 @@ class MessageRow(Struct, forbid_unknown_fields=True, omit_defaults=True):
                 {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": write_arguments(call.function.arguments)}}
                 for call in self.tool_calls
             ]  # fmt: skip
-        optional = {"tool_call_id": self.tool_call_id, "name": self.name}
+        # The names of tools stand beside results in some formats alone, which find them by the calls.
+        optional = {"tool_call_id": self.tool_call_id, "name": None if self.role == "tool" else self.name}
         message: JsonObject = freeze({**made, **{key: value for key, value in optional.items() if value is not None}})
         return message
 

@@ -16,6 +16,7 @@ from bubbot.features.learn.formats.chats import (
     NO_REWARD,
     LineWriter,
     Message,
+    merge_assistants,
     name_results,
     split_turn,
     with_object_arguments,
@@ -66,7 +67,7 @@ class SftWriter(LineWriter):
                     end = place + 1
                 elif message["role"] == "user":
                     if start < end:
-                        yield messages[:start], messages[start:end], step.request.tools
+                        yield merge_assistants(messages[:start]), messages[start:end], step.request.tools
                     start = end = place + 1
 
 
