@@ -198,7 +198,7 @@ class Exporter:
         source: ExportSource | None = None,
         known_losses: Mapping[str, int] = EMPTY_OBJECT,
     ) -> ExportReceipt:
-        """Write the file and its receipt.
+        """Write the file and its receipt. The receipt gets its name first: a file that has its name is whole, and has its receipt.
 
         Args:
             source: the exported file that the episodes are read from, and `known_losses` what that could not hold.
@@ -207,42 +207,60 @@ class Exporter:
         Raises:
             ConfigError: there is such a file, it cannot be written, or it would not be complete.
         """
-        writer, digest, size = self.format.open(), sha256(), 0
-        receipt_path = path.with_name(path.name + RECEIPT_SUFFIX)
-        slices: list[ExportedSlice] = []
-        with closing(writer), create_file(receipt_path) as write_receipt, create_file(path) as write_file:
-            for episode in episodes:
-                counts, before = _Counts(), writer.records
-                async for part in self._write_episode(writer, episode, counts):
-                    data = self._redact(part)
-                    digest.update(data)
-                    size += len(data)
-                    write_file(data)
-                slices.append(counts.describe(episode.origin, writer.records - before))
-            losses = dict(sorted((writer.losses | Counter(known_losses)).items()))
-            receipt = ExportReceipt(
-                format=self.format.title,
-                purpose=self.purpose,
-                version=self.version,
-                file=path.name,
-                sha256=digest.hexdigest(),
-                bytes=size,
-                records=writer.records,
-                is_complete=not losses and not any(each.left_out for each in slices),
-                losses=losses,
-                redactions=self._redactions,
-                slices=tuple(slices),
-                source=source,
-            )
-            if not receipt.records:
-                why = "; ".join(receipt.why_partial) or "no turn of a model"
-                raise ConfigError(f"there is nothing to export ({why}): nothing was written")
-            if is_whole and not receipt.is_complete:
-                raise ConfigError(
-                    f"{path} would not be complete ({'; '.join(receipt.why_partial)}): nothing was written"
-                )
-            write_receipt(json.encode(receipt) + b"\n")
+        receipt_path, has_receipt = path.with_name(path.name + RECEIPT_SUFFIX), False
+        try:
+            with create_file(path) as write_file:
+                with create_file(receipt_path) as write_receipt, closing(self.format.open()) as writer:
+                    receipt = await self._write_file(episodes, writer, write_file, path.name)
+                    receipt = replace(
+                        receipt,
+                        losses=dict(sorted((Counter(receipt.losses) | Counter(known_losses)).items())),
+                        is_complete=receipt.is_complete and not known_losses,
+                        source=source,
+                    )
+                    if not receipt.records:
+                        why = "; ".join(receipt.why_partial) or "no turn of a model"
+                        raise ConfigError(f"there is nothing to export ({why}): nothing was written")
+                    if is_whole and not receipt.is_complete:
+                        why = "; ".join(receipt.why_partial)
+                        raise ConfigError(f"{path} would not be complete ({why}): nothing was written")
+                    write_receipt(json.encode(receipt) + b"\n")
+                has_receipt = True
+        except BaseException:
+            if has_receipt:
+                receipt_path.unlink(missing_ok=True)
+            raise
         return receipt
+
+    async def _write_file(
+        self,
+        episodes: Sequence[ExportedEpisode],
+        writer: FormatWriter,
+        write_file: Callable[[bytes], object],
+        name: str,
+    ) -> ExportReceipt:
+        digest, size, slices = sha256(), 0, list[ExportedSlice]()
+        for episode in episodes:
+            counts, before = _Counts(), writer.records
+            async for part in self._write_episode(writer, episode, counts):
+                data = self._redact(part)
+                digest.update(data)
+                size += len(data)
+                write_file(data)
+            slices.append(counts.describe(episode.origin, writer.records - before))
+        return ExportReceipt(
+            format=self.format.title,
+            purpose=self.purpose,
+            version=self.version,
+            file=name,
+            sha256=digest.hexdigest(),
+            bytes=size,
+            records=writer.records,
+            is_complete=not writer.losses and not any(each.left_out for each in slices),
+            losses=dict(sorted(writer.losses.items())),
+            redactions=self._redactions,
+            slices=tuple(slices),
+        )
 
     async def _write_episode(
         self, writer: FormatWriter, episode: ExportedEpisode, counts: _Counts
