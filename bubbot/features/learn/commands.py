@@ -33,6 +33,7 @@ from bubbot.tape.entry import Kind, text_field
 from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.replay import ReplayedTape
 from bubbot.tape.service import TapeService
 from bubbot.tool import READS_PEOPLE
 
@@ -206,8 +207,11 @@ async def _open_episode(context: CommandContext, options: LearnOptions, word: st
         turns = await _find_turns(tape, first, last)
         labels = await options.open_labels(context.open_tape)(tape.name)
         rewards = assign_rewards(labels, turns, options.section)
-        check = ConsentCheck(SpeakerFinder(tape), options.open_consents(context.open_tape), purpose)
-        reader = EpisodeReader(tape, options.strategies, check)
+        replayed = ReplayedTape(
+            context.store, tape.name, head, now=context.now, new_id=context.new_id, session=tape.session
+        )
+        check = ConsentCheck(SpeakerFinder(replayed), options.open_consents(context.open_tape), purpose)
+        reader = EpisodeReader(replayed, options.strategies, check)
         return Episode(tape, reader, first, last, head, summary.hash, turns, rewards)
 
 

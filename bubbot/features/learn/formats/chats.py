@@ -10,7 +10,7 @@ import msgspec
 
 from bubbot.features.learn.episodes import EpisodeStep, EpisodeTurn
 from bubbot.features.learn.formats.writer import EpisodeHead, encode_line
-from bubbot.ports.model import ToolCall, ToolSpec
+from bubbot.ports.model import ToolCall, ToolSpec, ToolSpecs
 from bubbot.runtime.context.selectors import text_of
 from bubbot.runtime.turns import CallRecord, read_call
 from bubbot.tape.entry import JsonObject, objects_of, text_field, thaw
@@ -127,9 +127,9 @@ def merge_assistants(messages: Sequence[Message]) -> list[Message]:
     return merged
 
 
-def describe_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """Return the tools that a model could call."""
-    return [thaw(each.as_json()) for each in tools]
+def describe_tools(tools: tuple[ToolSpec, ...]) -> list[JsonObject]:
+    """Return the tools that a model could call, for a record."""
+    return ToolSpecs.of(tools).described
 
 
 def read_object(text: str) -> dict[str, Any] | None:
