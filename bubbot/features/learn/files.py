@@ -88,6 +88,8 @@ def open_export(path: Path) -> Iterator[ExportedFile]:
                 raise ConfigError(f"{path}: its receipt names the unknown format {receipt.format!r}")
             if not receipt.slices or (chosen.is_single and len(receipt.slices) > 1):
                 raise ConfigError(f"{path}: its receipt names {len(receipt.slices)} slices, which is impossible")
+            if any(part.records < 0 for part in receipt.slices):
+                raise ConfigError(f"{path}: its receipt names a slice of fewer than no records")
             file.seek(0)
             yield ExportedFile(path, receipt, chosen, file)
     except OSError as error:

@@ -8,9 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Protocol
 
-from msgspec import Meta, Struct, json
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from bubbot.errors import ConfigError
@@ -52,7 +52,7 @@ class ExportedSlice(Struct, frozen=True):
     turns: int
     steps: int
     rewarded: int
-    records: Annotated[int, Meta(ge=0)]
+    records: int
     turn_ids: str
     left_out: Mapping[str, int]
     entries: tuple[tuple[int, ...], ...] = ()
