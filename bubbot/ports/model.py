@@ -97,6 +97,11 @@ class ToolSpecs(tuple[ToolSpec, ...]):
         """The digest of `encoded` as a blob."""
         return blob_digest(self.encoded)
 
+    @cached_property
+    def described(self) -> list[JsonObject]:
+        """The provider's forms of the tools."""
+        return [tool.as_json() for tool in self]
+
     @staticmethod
     def of(tools: tuple[ToolSpec, ...]) -> ToolSpecs:
         return tools if isinstance(tools, ToolSpecs) else ToolSpecs(tools)
