@@ -6,10 +6,10 @@ The first of a list is outermost.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from bubbot.arguments.fields import Args
 from bubbot.ports.channel import MessagePart, Receipt
@@ -39,6 +39,8 @@ class ModelCall:
         cost: in US dollars, once the call is over; None if nobody knows its price.
         span: the id of the step in traces, 16 hex digits, if a middleware gave it one: the step records it. A repeated call has
             that of the first.
+        step: what the step has recorded of the request so far, such as which entries it shows; `purpose` if it is not for an
+            answer.
     """
 
     turn: Turn
@@ -50,6 +52,7 @@ class ModelCall:
     is_sent: bool = False
     cost: float | None = None
     span: str = ""
+    step: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

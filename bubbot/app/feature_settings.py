@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bubbot.features.budget.limits import ModelFacts
     from bubbot.features.budget.settings import BudgetSettings
     from bubbot.features.learn.commands import LearnOptions
+    from bubbot.features.learn.settings import LearnSettings
     from bubbot.features.memory.opening import MemoryCommandOptions
     from bubbot.features.people.commands import PeopleOptions
     from bubbot.features.strategies.compare import StrategyComparer
@@ -174,12 +175,19 @@ def _learn_options(settings: Settings) -> LearnOptions:
     return LearnOptions(settings.section(LearnSettings), load_strategies(), open_consents, open_labels)
 
 
+def _learn_section(settings: Settings) -> LearnSettings:
+    from bubbot.features.learn.settings import LearnSettings
+
+    return settings.section(LearnSettings)
+
+
 _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
     {
         "access": configured_people,
         "agents": _agent_directory,
         "budget": budget_settings,
         "learn": _learn_options,
+        "learn.live": _learn_section,
         "memory": _memory_options,
         "people": _people_options,
         "strategies": _strategy_comparer,

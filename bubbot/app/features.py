@@ -38,6 +38,7 @@ from bubbot.features.judge.evals.facts import EVALS_TAPE
 from bubbot.features.judge.evals.feature import evals_feature
 from bubbot.features.judge.labels import LabelReader
 from bubbot.features.judge.settings import JudgeSettings
+from bubbot.features.learn.live.feature import LiveFeature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.memories import MemorySources
 from bubbot.features.memory.settings import MemorySettings
@@ -137,6 +138,7 @@ class BotFeatures:
         load_model: Callable[[str], Model],
         find_model: FindModel,
         lessons: ModelLessons,
+        open_endpoint: Callable[[Settings, str, str, str], Model],
         owner_chat: OwnerChat,
         list_owners: Callable[[str], Collection[str]],
         names: Collection[str] = FEATURES,
@@ -150,6 +152,7 @@ class BotFeatures:
 
         Args:
             store: the tapes, for what reads those of all chats.
+            open_endpoint: makes the model at an address of a feature's section: settings, name, address, key.
             owner_chat: notifies owners.
             list_owners: returns the numeric ids of the owners on a channel.
             names: a subset of `FEATURES`.
@@ -256,6 +259,8 @@ class BotFeatures:
                 else None
             ),
         }
+        if "learn.live" in names:
+            own["learn.live"] = LiveFeature(kernel, settings, self.consents, open_endpoint)
         own |= {"strategies": strategies_feature if "strategies" in names else None}
         self._lasting |= {name: made.feature() for name, made in own.items() if made is not None}
         self.choose_selector = strategies_feature.choice.chosen if "strategies" in names else None

@@ -46,6 +46,14 @@ class SpeakerFinder:
         self._has_others = False
         self._forwarded = set[tuple[object, ...]]()
 
+    def go_on(self, tape: TapeHandle) -> SpeakerFinder:
+        """Return a finder for a fork of the tape that was opened at the newest entry which this one has read."""
+        finder = SpeakerFinder(tape)
+        finder._read_to, finder._has_others = self._read_to, self._has_others
+        finder._spoken, finder._groups, finder._forwarded = self._spoken[:], self._groups, {*self._forwarded}
+        finder._repeated, finder._reported = self._repeated[:], self._reported[:]
+        return finder
+
     async def find(self, turn: TurnRecord) -> set[Account] | None:
         """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
 

@@ -2,14 +2,39 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
-from bubbot.ports.settings import Number, SettingsSection
+from bubbot.ports.settings import (
+    Names,
+    Number,
+    SettingsSection,
+    Text,
+    blank_to_none,
+    setting_error,
+    web_address,
+)
+
+
+def _check_endpoint(endpoint: str | None) -> str | None:
+    if endpoint is not None and "@" in endpoint:
+        raise setting_error(
+            "has a user or a password in it (the value is not shown): [learn] endpoint_key is for the key"
+        )
+    return endpoint
+
+
+def _check_sessions(sessions: list[str]) -> list[str]:
+    for name in sessions:
+        channel, colon, chat = name.partition(":")
+        if not (channel and colon and chat):
+            raise setting_error(f"has to name chats such as telegram:42, and {name!r} is none")
+    return sessions
 
 
 class LearnSettings(SettingsSection):
-    """`[learn]`: how judgements become rewards in `bubbot export`."""
+    """`[learn]`: how judgements become rewards, in `bubbot export` and for an endpoint that records calls for training."""
 
     rewards: dict[str, Number] = Field(
         default={"quality": 1.0},
@@ -28,6 +53,38 @@ class LearnSettings(SettingsSection):
         le=1,
         description="How much of the reward of a later turn of a slice counts for the turn before it; 0: nothing.",
     )
+
+    endpoint: Annotated[
+        str | None, web_address("http", "https"), AfterValidator(_check_endpoint), BeforeValidator(blank_to_none)
+    ] = Field(
+        default=None,
+        description="The web address of a proxy of AReaL, which records the calls of chats to train on them. Not set: no call is "
+        "recorded.",
+        examples=["http://127.0.0.1:8000"],
+    )
+    endpoint_key: Annotated[SecretStr | None, BeforeValidator(blank_to_none)] = Field(
+        default=None, description="The admin key of the proxy, which begins its sessions."
+    )
+    endpoint_model: Annotated[Text, Field(min_length=1, max_length=200)] = Field(
+        default="default", description="The name of the model at the proxy."
+    )
+    endpoint_sessions: Annotated[Names, AfterValidator(_check_sessions)] = Field(
+        default_factory=list,
+        description="The chats whose answers the proxy's model writes and records, such as `telegram:42`; only turns whose people allow "
+        "training (`,consent`).",
+    )
+    endpoint_idle: Number = Field(
+        default=1800.0,
+        ge=10,
+        le=86400,
+        description="Seconds without a call after which the recorded session of a chat ends, and its rewards are final; the proxy "
+        "drops a session after 3600 by default.",
+    )
+
+    @property
+    def endpoint_is_on(self) -> bool:
+        """True if calls of any chat are recorded."""
+        return bool(self.endpoint and self.endpoint_key and self.endpoint_sessions)
 
     @model_validator(mode="after")
     def _check_scale(self) -> "LearnSettings":

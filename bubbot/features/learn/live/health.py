@@ -1,0 +1,89 @@
+"""The health of the recording, for status and metrics."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from bubbot.features.learn.live.facts import LEARN_TAPE
+from bubbot.features.learn.live.state import LIVE_PROJECTION, LiveState
+from bubbot.ports.checks import HomeReader
+from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
+from bubbot.tape.entry import timestamp
+from bubbot.tape.projection import read_projection
+
+LIVE_METRICS = (
+    MetricSpec("bubbot_learn_sessions_open", "Sessions that the proxy records and that have not ended."),
+    MetricSpec("bubbot_learn_calls_recorded", "Calls that the proxy has recorded.", "counter"),
+    MetricSpec("bubbot_learn_rewards_sent", "Rewards that the proxy has taken.", "counter"),
+    MetricSpec("bubbot_learn_rewards_late", "Judgements that came after their session had ended.", "counter"),
+    MetricSpec(
+        "bubbot_learn_calls_withheld", "Calls that were not recorded, since somebody has not allowed it.", "counter"
+    ),
+)
+
+
+class LiveHealth(Struct):
+    """The figures of a running bot.
+
+    Attributes:
+        open: sessions that have not ended.
+        calls: recorded calls.
+        rewards: rewards that the proxy took.
+        late: judgements that came too late.
+        withheld: calls of listed chats that consent kept away, since the start.
+        error: why the proxy does not record; empty if it does.
+        since: when that began.
+    """
+
+    open: int = 0
+    calls: int = 0
+    rewards: int = 0
+    late: int = 0
+    withheld: int = 0
+    error: str = ""
+    since: str = ""
+
+    def update(self, state: LiveState) -> None:
+        """Take the figures of the facts."""
+        self.open, self.calls = len(state.sessions), state.calls
+        self.rewards, self.late = state.rewards, state.late
+
+    def outage_begins(self, error: str, now: datetime) -> bool:
+        """Note why the proxy does not record; return true if it did before."""
+        is_first, self.error = not self.error, error
+        if is_first:
+            self.since = timestamp(now)
+        return is_first
+
+    def outage_ends(self) -> bool:
+        """Note that it records; return true if it did not before."""
+        was_out, self.error, self.since = bool(self.error), "", ""
+        return was_out
+
+    def report(self, context: HealthContext, host: str) -> FeatureHealth:
+        """Report it; `host` is that of the proxy, empty if nothing is recorded."""
+        values = (self.open, self.calls, self.rewards, self.late, self.withheld)
+        samples = tuple(MetricSample(spec.name, value) for spec, value in zip(LIVE_METRICS, values, strict=True))
+        if not host and not self.open:
+            return FeatureHealth(name="learn.live", samples=samples)
+        say = context.texts.say
+        lines = [say("st_recording_is", host=host or "-", open=self.open, calls=self.calls, rewards=self.rewards)]
+        if self.withheld:
+            lines.append(say("st_recording_withheld", calls=self.withheld))
+        if self.late:
+            lines.append(say("st_recording_late", count=self.late))
+        if self.error:
+            since = context.format_time(self.since)
+            lines.append(say("st_recording_failing", since=since, reason=self.error))
+        row = HealthRow(say("st_recording"), tuple(lines), is_trouble=bool(self.error))
+        return FeatureHealth(name="learn.live", rows=(row,), samples=samples)
+
+
+async def read_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
+    """Report the figures of the tape while no bot runs."""
+    health = LiveHealth()
+    async with home.open_tape(LEARN_TAPE) as tape:
+        health.update(await read_projection(LIVE_PROJECTION, tape))
+    return health.report(context, "")
