@@ -24,6 +24,7 @@ DECLARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "bedrock": ("ids:word@1",),
         "deepseek": ("reasoning@1", "plain_text@1"),
         "gemini": ("equal_calls@1",),
+        "hosted_vllm": ("first_user@1",),
         "mistral": ("answer_results@1", "ids:mistral@1", "no_reasoning@1"),
         "openai": ("ids:openai@1",),
         "vertex_ai": ("equal_calls@1",),
