@@ -139,6 +139,7 @@ class RlProxy:
 
     async def _reward(self, request: web.Request) -> web.Response:
         session, body = self._find(request), await request.json()
+        self.before_reward()
         session.asked_rewards += 1
         if session.is_ended:
             raise web.HTTPGone

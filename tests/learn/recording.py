@@ -30,9 +30,7 @@ WAIT = 20.0
 
 def recorded_by(proxy: RlProxy, **more: Any) -> Settings:
     """Settings of a bot whose terminal is recorded; its own model says always the same."""
-    learn = LearnSettings(
-        **{"endpoint": proxy.url, "endpoint_key": ADMIN_KEY, "endpoint_sessions": [CHAT], **more}
-    )
+    learn = LearnSettings(**{"endpoint": proxy.url, "endpoint_key": ADMIN_KEY, "endpoint_sessions": [CHAT], **more})
     return make_settings(learn, model=ModelSettings(name="scripted"))
 
 

@@ -58,6 +58,8 @@ PROVIDER = "hosted_vllm"
 """What the proxies of AReaL serve: models of one's own, without a price."""
 LOOK_SECONDS = 5.0
 """Seconds between two looks at judgements and idle sessions."""
+LOOKS = 2
+"""How often judgements are looked at after a tape grew."""
 SHUTDOWN_SECONDS = 10.0
 """Seconds in which sessions are ended when the bot ends; the next start ends the others."""
 MAX_RETRY_SECONDS = 300.0
@@ -111,7 +113,7 @@ class LiveRecorder:
         self._failures = 0
         self._retry_at = 0.0
         self._moved = set[str]()
-        self._looked: dict[str, tuple[int, int]] = {}
+        self._looked: dict[str, tuple[tuple[int, int], int]] = {}
         self._woken = asyncio.Event()
 
     # What the feature hooks in
@@ -306,10 +308,12 @@ class LiveRecorder:
         elif (reason := self._find_end(current)) is not None:
             await self._close(rl, reason)
         else:
-            seen = await self._kernel.open_tape(current.tape).head(), len(current.turns)
-            if self._looked.get(rl) != seen:
-                await self._send_rewards(current)
-                self._looked[rl] = seen
+            if await self._has_news(rl, current.tape, len(current.turns)):
+                try:
+                    await self._send_rewards(current)
+                except RlProxyFailed:
+                    del self._looked[rl]
+                    raise
 
     def _find_end(self, current: RlSession) -> CloseReason | None:
         """Return why a session ends now; None if it goes on."""
@@ -387,14 +391,19 @@ class LiveRecorder:
         for name, past in state.past.items():
             by_tape[past.tape][name] = past.turn
         for tape, turns in by_tape.items():
-            seen = await self._kernel.open_tape(tape).head(), len(turns)
-            if self._looked.get(tape) == seen:
+            if not await self._has_news(tape, tape, len(turns)):
                 continue
             for name, _, reward in await self._find_due(tape, turns):
                 past = state.past[name]
                 self._log_late(name)
                 await self._append(RlRewardLate(past.session, past.rl, name, reward))
-            self._looked[tape] = seen
+
+    async def _has_news(self, name: str, tape: str, turns: int) -> bool:
+        """Return true if a tape grew since it was looked at twice: a reaction may come before the bot knows to which answer."""
+        seen = await self._kernel.open_tape(tape).head(), turns
+        known, looks = self._looked.get(name, (seen, 0))
+        self._looked[name] = seen, looks + 1 if known == seen else 1
+        return known != seen or looks < LOOKS
 
     async def _tell(self, send: Callable[[], Awaitable[None]]) -> bool:
         """Send the proxy something about a session; return false if it does not take it any more.

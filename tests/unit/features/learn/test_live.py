@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,9 @@ async def test_the_calls_of_a_turn_with_tools_are_one_chain_and_the_last_one_get
     def answer(messages: Any) -> Any:
         if messages[-1]["role"] == "tool":
             return "it is done"
-        return [call("topics_list", "{}", 1), call("memory_show", "{ }", 2)] if "do" in messages[-1]["content"] else "no"
+        return (
+            [call("topics_list", "{}", 1), call("memory_show", "{ }", 2)] if "do" in messages[-1]["content"] else "no"
+        )
 
     async with serving(RlProxy(answer)) as proxy:
         async with recording(tmp_path / "home", recorded_by(proxy)) as app:
@@ -145,6 +148,26 @@ async def test_a_reward_that_changes_is_sent_again_and_one_that_stays_is_not(tmp
         assert proxy.sessions[0].asked_rewards == 2
 
 
+async def test_a_reward_is_owed_until_the_proxy_is_there_again(tmp_path: Path) -> None:
+    proxy = RlProxy()
+    async with AsyncExitStack() as stack:
+        async with serving(proxy):
+            app = await stack.enter_async_context(recording(tmp_path / "home", recorded_by(proxy), is_run=False))
+            await app.say("hello")
+        await app.say(",rate 5")
+        recorder = recorder_of(app)
+        for _ in range(4):
+            recorder._retry_at = 0.0
+            await recorder.look()
+        assert recorder.health.error
+        async with serving(proxy, port=int(proxy.url.rpartition(":")[2])):
+            recorder._retry_at = 0.0
+            await recorder.look()
+            assert proxy.sessions[0].calls[0].reward == 1.0
+            await stack.aclose()
+    assert proxy.sessions[0].is_ended
+
+
 async def test_without_the_proxy_the_own_model_answers_and_that_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,11 +189,10 @@ async def test_without_the_proxy_the_own_model_answers_and_that_is_said_once(
 
 
 async def test_without_room_the_own_model_answers(tmp_path: Path) -> None:
-    async with serving(RlProxy(capacity=0)) as proxy:
-        async with recording(tmp_path / "home", recorded_by(proxy)) as app:
-            assert (await app.say("hello")).text == OWN
-            assert "429" in recorder_of(app).health.error
-            assert await learn_facts(app) == []
+    async with serving(RlProxy(capacity=0)) as proxy, recording(tmp_path / "home", recorded_by(proxy)) as app:
+        assert (await app.say("hello")).text == OWN
+        assert "429" in recorder_of(app).health.error
+        assert await learn_facts(app) == []
 
 
 @pytest.mark.parametrize("failure", [(500, "before"), (429, "before"), (410, "before"), (200, "middle")])
@@ -217,16 +239,15 @@ async def test_keys_are_in_a_file_of_their_own_and_on_no_tape(tmp_path: Path) ->
 
 
 async def test_what_is_idle_ends(tmp_path: Path) -> None:
-    async with serving(RlProxy()) as proxy:
-        async with recording(tmp_path / "home", recorded_by(proxy), is_run=False) as app:
-            await app.say("hello")
-            recorder = recorder_of(app)
-            await recorder.look()
-            assert not proxy.sessions[0].is_ended
-            recorder.settings = recorder.settings.model_copy(update={"endpoint_idle": -1.0})
-            await recorder.look()
-            assert proxy.sessions[0].is_ended
-            assert reasons(await learn_facts(app)) == ["idle"]
+    async with serving(RlProxy()) as proxy, recording(tmp_path / "home", recorded_by(proxy), is_run=False) as app:
+        await app.say("hello")
+        recorder = recorder_of(app)
+        await recorder.look()
+        assert not proxy.sessions[0].is_ended
+        recorder.settings = recorder.settings.model_copy(update={"endpoint_idle": -1.0})
+        await recorder.look()
+        assert proxy.sessions[0].is_ended
+        assert reasons(await learn_facts(app)) == ["idle"]
 
 
 async def test_an_open_session_goes_on_after_a_restart(tmp_path: Path) -> None:
@@ -266,16 +287,15 @@ async def test_the_second_service_is_spoken_to_as_well(tmp_path: Path) -> None:
 
 async def test_switched_off_it_ends_what_is_recorded(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with serving(RlProxy()) as proxy:
-        async with recording(home, recorded_by(proxy), is_run=False) as app:
-            await app.say("hello")
-            await app.say(",rate 5")
-            off = recorded_by(proxy, endpoint_sessions=[])
-            (feature,) = [each for each in app.features.lasting if each.name == "learn.live"]
-            assert feature.prepare is not None
-            (await feature.prepare(off))()
-            await recorder_of(app).look()
-            assert proxy.sessions[0].is_ended
-            assert proxy.sessions[0].calls[0].reward == 1.0
-            assert reasons(await learn_facts(app)) == ["settings"]
-            assert LEARN_TAPE in feature.traces
+    async with serving(RlProxy()) as proxy, recording(home, recorded_by(proxy), is_run=False) as app:
+        await app.say("hello")
+        await app.say(",rate 5")
+        off = recorded_by(proxy, endpoint_sessions=[])
+        (feature,) = [each for each in app.features.lasting if each.name == "learn.live"]
+        assert feature.prepare is not None
+        (await feature.prepare(off))()
+        await recorder_of(app).look()
+        assert proxy.sessions[0].is_ended
+        assert proxy.sessions[0].calls[0].reward == 1.0
+        assert reasons(await learn_facts(app)) == ["settings"]
+        assert LEARN_TAPE in feature.traces
