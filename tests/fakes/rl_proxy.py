@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from aiohttp import web
@@ -47,7 +48,7 @@ class Session:
         return all(
             later.messages[: len(call.messages) + 1] == [*call.messages, call.output]
             for part in self.trajectories
-            for call, later in zip(part, part[1:], strict=False)
+            for call, later in pairwise(part)
         )
 
 

@@ -51,8 +51,7 @@ async def recording(
     wrappers = PortWrappers(model=wrap, tools=tools)
     async with open_app(settings, Home(home), channel_settings={"write": lambda _: None}, wrappers=wrappers) as app:
         await app.recover_all()
-        (feature,) = [each for each in app.features.lasting if each.name == "learn.live"]
-        work = asyncio.create_task(feature.background["recording for training"]()) if is_run else None
+        work = asyncio.create_task(recorder_of(app).run()) if is_run else None
         try:
             yield app
         finally:

@@ -307,13 +307,12 @@ class LiveRecorder:
             await self._end(rl)
         elif (reason := self._find_end(current)) is not None:
             await self._close(rl, reason)
-        else:
-            if await self._has_news(rl, current.tape, len(current.turns)):
-                try:
-                    await self._send_rewards(current)
-                except RlProxyFailed:
-                    del self._looked[rl]
-                    raise
+        elif await self._has_news(rl, current.tape, len(current.turns)):
+            try:
+                await self._send_rewards(current)
+            except RlProxyFailed:
+                del self._looked[rl]
+                raise
 
     def _find_end(self, current: RlSession) -> CloseReason | None:
         """Return why a session ends now; None if it goes on."""

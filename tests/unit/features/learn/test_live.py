@@ -275,7 +275,7 @@ async def test_the_second_service_is_spoken_to_as_well(tmp_path: Path) -> None:
             await until(lambda: len(proxy.sessions[0].trajectories) == 2)
             await app.say("three")
             await app.say(",new")
-            await until(lambda: app.features is not None and proxy.count("/rl/end_session") == 1)
+            await until(lambda: proxy.count("/rl/end_session") == 1)
             await app.say("four")
             facts = await learn_facts(app)
         first, second = proxy.sessions
