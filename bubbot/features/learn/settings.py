@@ -69,7 +69,7 @@ class LearnSettings(SettingsSection):
         default="default", description="The name of the model at the proxy."
     )
     endpoint_sessions: Annotated[Names, AfterValidator(_check_sessions)] = Field(
-        default_factory=list,
+        default=[],
         description="The chats whose answers the proxy's model writes and records, such as `telegram:42`; only turns whose people allow "
         "training (`,consent`).",
     )

@@ -185,7 +185,7 @@ class LiveRecorder:
     async def look(self) -> None:
         """Send the rewards that are owed, and end the sessions whose time has come."""
         state = await self._projected.catch_up()
-        for found in list(state.sessions.values()):
+        for found in list(state.sessions):
             lock = self._locks[found.session]
             if lock.locked():  # a call is under way: what is owed is sent behind it
                 continue
@@ -250,14 +250,14 @@ class LiveRecorder:
         assert settings.endpoint is not None
         assert settings.endpoint_key is not None
         task = f"bubbot-{self._kernel.new_id()[:12]}"  # says nothing of the chat
-        is_free = all(each.session != chat for each in self._projected.state.sessions.values())
+        is_free = all(each.session != chat for each in self._projected.state.sessions)
         reused = self._keys.find(f"chat {settings.endpoint} {chat}") if is_free else ""
         began = await self._client.start(settings.endpoint, settings.endpoint_key.get_secret_value(), task, reused)
         await asyncio.to_thread(
             self._keys.change, put={f"rl {began.rl}": began.key, f"chat {settings.endpoint} {chat}": began.key}
         )
         await self._append(RlSessionBegan(chat, call.turn.tape.name, began.rl, settings.endpoint))
-        return self._projected.state.sessions[began.rl]
+        return self._find(began.rl)
 
     async def _find_model(self, current: RlSession) -> Model | None:
         """Return the model that a session calls; None if its key is not there any more."""
@@ -300,7 +300,7 @@ class LiveRecorder:
 
     async def _look_at(self, rl: str) -> None:
         """Send what is owed to a session, and end it if its time has come. Raise `RlProxyFailed` if that has to wait."""
-        current = self._projected.state.sessions.get(rl)
+        current = self._projected.state.find(rl)
         if current is None or self._elapsed() < self._retry_at:
             return
         if current.is_closed:
@@ -326,7 +326,7 @@ class LiveRecorder:
 
     async def _close(self, rl: str, reason: CloseReason) -> None:
         """Let no further call go to a session, and end it; if the proxy is not there, later."""
-        current = self._projected.state.sessions[rl]
+        current = self._find(rl)
         await self._append(RlSessionClosed(current.session, rl, reason))
         log.info("a recorded session is over: %s", reason, extra={"action": "learn.closed", "rl": rl})
         with suppress(RlProxyFailed):
@@ -334,7 +334,7 @@ class LiveRecorder:
 
     async def _end(self, rl: str) -> None:
         """Send what is owed to a closed session, and end it. Raise `RlProxyFailed` if that has to wait."""
-        current = self._projected.state.sessions[rl]
+        current = self._find(rl)
         key = self._keys.find(f"rl {rl}")
         await self._send_rewards(current)
         if key:
@@ -346,7 +346,7 @@ class LiveRecorder:
     async def _end_all(self) -> None:
         """Close and end every session."""
         state = await self._projected.catch_up()
-        for found in list(state.sessions.values()):
+        for found in list(state.sessions):
             async with self._locks[found.session]:
                 if not found.is_closed and self._elapsed() >= self._retry_at:
                     await self._close(found.rl, "shutdown")
@@ -387,15 +387,15 @@ class LiveRecorder:
     async def _count_late(self, state: LiveState) -> None:
         """Count the judgements of turns whose sessions have ended."""
         by_tape: defaultdict[str, dict[str, RlTurn]] = defaultdict(dict)
-        for name, past in state.past.items():
-            by_tape[past.tape][name] = past.turn
+        past = {each.id: each for each in state.past}
+        for each in state.past:
+            by_tape[each.tape][each.id] = each.turn
         for tape, turns in by_tape.items():
             if not await self._has_news(tape, tape, len(turns)):
                 continue
             for name, _, reward in await self._find_due(tape, turns):
-                past = state.past[name]
                 self._log_late(name)
-                await self._append(RlRewardLate(past.session, past.rl, name, reward))
+                await self._append(RlRewardLate(past[name].session, past[name].rl, name, reward))
 
     async def _has_news(self, name: str, tape: str, turns: int) -> bool:
         """Return true if a tape grew since it was looked at twice: a reaction may come before the bot knows to which answer."""
@@ -421,6 +421,12 @@ class LiveRecorder:
         return True
 
     # Facts and figures
+
+    def _find(self, rl: str) -> RlSession:
+        found = self._projected.state.find(rl)
+        if found is None:
+            raise RlProxyFailed("its facts were erased meanwhile")
+        return found
 
     async def _append(self, *facts: Fact) -> None:
         await self._projected.write_checkpoint()

@@ -75,12 +75,14 @@ class PastTurn(Struct):
     """A turn of a recorded session that has ended.
 
     Attributes:
+        id: of the turn.
         session: the chat.
         tape: its tape.
         rl: the proxy's id of the session.
         turn: as it was.
     """
 
+    id: str
     session: SessionId
     tape: str
     rl: str
@@ -91,8 +93,8 @@ class LiveState(FactState):
     """The sessions that have not ended, and figures.
 
     Attributes:
-        sessions: by the proxy's ids.
-        past: the newest turns of ended sessions, by their ids.
+        sessions: in the order in which they began.
+        past: the newest turns of ended sessions.
         calls: answered calls.
         rewards: rewards that the proxy took.
         late: judgements that came too late.
@@ -100,8 +102,8 @@ class LiveState(FactState):
     """
 
     FACTS: ClassVar = FACTS
-    sessions: dict[str, RlSession] = field(default_factory=dict)
-    past: dict[str, PastTurn] = field(default_factory=dict)
+    sessions: list[RlSession] = field(default_factory=list)
+    past: list[PastTurn] = field(default_factory=list)
     calls: int = 0
     rewards: int = 0
     late: int = 0
@@ -109,8 +111,12 @@ class LiveState(FactState):
 
     def find_open(self, session: str) -> RlSession | None:
         """Return the session to which the calls of a chat go; None without one."""
-        found = [each for each in self.sessions.values() if each.session == session and not each.is_closed]
+        found = [each for each in self.sessions if each.session == session and not each.is_closed]
         return found[-1] if found else None
+
+    def find(self, rl: str) -> RlSession | None:
+        """Return a session by the proxy's id; None if it has ended, or was never there."""
+        return next((each for each in self.sessions if each.rl == rl), None)
 
     @singledispatchmethod
     def fold(self, fact: Any, cited: Cited[Any], /) -> None:
@@ -119,54 +125,56 @@ class LiveState(FactState):
 
     @fold.register
     def _(self, fact: RlSessionBegan, cited: Cited[Any], /) -> None:
-        self.sessions[fact.rl] = RlSession(fact.session, fact.tape, fact.rl, fact.url, cited.date)
+        self.sessions.append(RlSession(fact.session, fact.tape, fact.rl, fact.url, cited.date))
 
     @fold.register
     def _(self, fact: RlCallBegan, cited: Cited[Any], /) -> None:
-        if found := self.sessions.get(fact.rl):
+        if found := self.find(fact.rl):
             found.is_calling, found.used, found.base = True, cited.date, fact.base
 
     @fold.register
     def _(self, fact: RlCallEnded, cited: Cited[Any], /) -> None:
         self.calls += 1
-        if found := self.sessions.get(fact.rl):
+        if found := self.find(fact.rl):
             found.is_calling, found.used = False, cited.date
             found.messages, found.prefix = fact.messages, fact.prefix
             found.turns[fact.turn] = RlTurn(found.base, fact.completion)
 
     @fold.register
     def _(self, fact: RlCallDropped, _cited: Cited[Any], /) -> None:
-        if found := self.sessions.get(fact.rl):
+        if found := self.find(fact.rl):
             found.is_calling = False
 
     @fold.register
     def _(self, fact: RlRewardSent, _cited: Cited[Any], /) -> None:
         self.rewards += 1
-        if (found := self.sessions.get(fact.rl)) and (turn := found.turns.get(fact.turn)):
+        if (found := self.find(fact.rl)) and (turn := found.turns.get(fact.turn)):
             turn.sent = fact.reward
 
     @fold.register
     def _(self, fact: RlRewardLate, _cited: Cited[Any], /) -> None:
         self.late += 1
-        if (found := self.sessions.get(fact.rl)) and (turn := found.turns.get(fact.turn)):
+        if (found := self.find(fact.rl)) and (turn := found.turns.get(fact.turn)):
             turn.sent = fact.reward
-        elif past := self.past.get(fact.turn):
-            past.turn.sent = fact.reward
+        else:
+            for past in self.past:
+                if past.id == fact.turn:
+                    past.turn.sent = fact.reward
 
     @fold.register
     def _(self, fact: RlSessionClosed, _cited: Cited[Any], /) -> None:
-        if found := self.sessions.get(fact.rl):
+        if found := self.find(fact.rl):
             found.is_closed = True
 
     @fold.register
     def _(self, fact: RlSessionEnded, _cited: Cited[Any], /) -> None:
         self.ended += 1
-        if found := self.sessions.pop(fact.rl, None):
-            self.past |= {
-                name: PastTurn(found.session, found.tape, found.rl, turn) for name, turn in found.turns.items()
-            }
-            for name in [*self.past][:-MAX_PAST_TURNS]:
-                del self.past[name]
+        if found := self.find(fact.rl):
+            self.sessions.remove(found)
+            self.past += [
+                PastTurn(name, found.session, found.tape, found.rl, turn) for name, turn in found.turns.items()
+            ]
+            del self.past[:-MAX_PAST_TURNS]
 
 
 LIVE_PROJECTION = project_facts(LiveState, name="learn-live", version=1, tapes=LEARN_TAPE, interval=500)
