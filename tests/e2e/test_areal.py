@@ -6,13 +6,13 @@ import asyncio
 import json
 import os
 import socket
-import sysconfig
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from tests.docs.pages import ROOT
@@ -149,7 +149,7 @@ async def test_areals_worker_runs_bubbot_against_areals_proxy(tmp_path: Path) ->
     bot = tmp_path / "bot"
     bot.mkdir()
     (bot / "config.toml").write_text('[model]\nname = "scripted"\n')
-    folders = [str(ROOT), sysconfig.get_path("purelib")]
+    folders = [str(ROOT), str(Path(msgspec.__file__).parents[1])]
     async with (
         serving(tmp_path, "serve", str(port), str(gateway_port), ready=f"{server}/health") as http,
         serving(tmp_path, "work", str(worker_port), *folders, ready=f"{worker}/health", BUBBOT_HOME=str(bot)),
