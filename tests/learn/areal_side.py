@@ -94,7 +94,7 @@ async def serve(port: int, gateway_port: int) -> None:
     )
     server._admin_api_key = KEY
 
-    @server.app.get("/sessions")
+    @server.app.get("/sessions")  # type: ignore[untyped-decorator, unused-ignore]
     def list_sessions() -> list[dict[str, Any]]:
         return [
             {

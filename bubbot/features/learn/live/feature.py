@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.learn.live.facts import LEARN_TAPE
-from bubbot.features.learn.live.health import LIVE_METRICS
 from bubbot.features.learn.live.recorder import LiveRecorder
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.ports.model import Model
@@ -55,7 +54,6 @@ class LiveFeature:
             lifespan=recorder.lifespan,
             background={"recording for training": recorder.run},
             health=lambda context: recorder.health.report(context, host),
-            metrics=LIVE_METRICS,
             prepare=self._prepare,
             renew=self.feature,
         )

@@ -1,4 +1,4 @@
-"""The health of the recording, for status and metrics."""
+"""The health of the recording, for status."""
 
 from __future__ import annotations
 
@@ -9,19 +9,9 @@ from msgspec import Struct
 from bubbot.features.learn.live.facts import LEARN_TAPE
 from bubbot.features.learn.live.state import LIVE_PROJECTION, LiveState
 from bubbot.ports.checks import HomeReader
-from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
+from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
 from bubbot.tape.entry import timestamp
 from bubbot.tape.projection import read_projection
-
-LIVE_METRICS = (
-    MetricSpec("bubbot_learn_sessions_open", "Sessions that the proxy records and that have not ended."),
-    MetricSpec("bubbot_learn_calls_recorded", "Calls that the proxy has recorded.", "counter"),
-    MetricSpec("bubbot_learn_rewards_sent", "Rewards that the proxy has taken.", "counter"),
-    MetricSpec("bubbot_learn_rewards_late", "Judgements that came after their session had ended.", "counter"),
-    MetricSpec(
-        "bubbot_learn_calls_withheld", "Calls that were not recorded, since somebody has not allowed it.", "counter"
-    ),
-)
 
 
 class LiveHealth(Struct):
@@ -64,10 +54,8 @@ class LiveHealth(Struct):
 
     def report(self, context: HealthContext, host: str) -> FeatureHealth:
         """Report it; `host` is that of the proxy, empty if nothing is recorded."""
-        values = (self.open, self.calls, self.rewards, self.late, self.withheld)
-        samples = tuple(MetricSample(spec.name, value) for spec, value in zip(LIVE_METRICS, values, strict=True))
         if not host and not self.open:
-            return FeatureHealth(name="learn.live", samples=samples)
+            return FeatureHealth(name="learn.live")
         say = context.texts.say
         lines = [say("st_recording_is", host=host or "-", open=self.open, calls=self.calls, rewards=self.rewards)]
         if self.withheld:
@@ -78,7 +66,7 @@ class LiveHealth(Struct):
             since = context.format_time(self.since)
             lines.append(say("st_recording_failing", since=since, reason=self.error))
         row = HealthRow(say("st_recording"), tuple(lines), is_trouble=bool(self.error))
-        return FeatureHealth(name="learn.live", rows=(row,), samples=samples)
+        return FeatureHealth(name="learn.live", rows=(row,))
 
 
 async def read_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
