@@ -8,12 +8,10 @@ from bubbot.tape.fact import Fact
 from bubbot.tape.references import SessionId
 
 LEARN_TAPE = "bubbot/learn"
-CloseReason: TypeAlias = Literal[
-    "window", "prefix", "idle", "failed", "uncertain", "lost", "gone", "settings", "shutdown"
-]
+CloseReason: TypeAlias = Literal["window", "prefix", "idle", "failed", "uncertain", "lost", "settings", "shutdown"]
 """Why no call goes to a recorded session any more. `window`: the chat's window moved. `prefix`: a request did not go on from the call
 before. `idle`: nobody wrote. `failed`: a call failed or was stopped. `uncertain`: a kill left a call without an outcome. `lost`: its key
-is not there any more. `gone`: the proxy does not know it any more. `settings`: the chat is not recorded any more. `shutdown`: the bot
+is not there any more. `settings`: the chat is not recorded any more. `shutdown`: the bot
 ended."""
 
 
