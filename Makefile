@@ -6,13 +6,16 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --no-deps
 # A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
 export PHOENIX_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 # Programs that read what `bubbot export` writes, for the proof alone.
+export AREAL_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/areal
+AREAL_REPOSITORY ?= https://github.com/areal-project/AReaL
+AREAL_COMMIT = cbff54d645d2cd8ee1f1c358a82f3f473588433d
 export FORMATS_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/formats
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --quiet --no-build-isolation --editable .
 
 DOJO = .venv-agentdojo
 
-.PHONY: chat install dist test test-all proof agentdojo phoenix formats check soak bench mutants pictures lock clean
+.PHONY: chat install dist test test-all proof agentdojo phoenix formats areal check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -29,6 +32,7 @@ proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examp
 	-@$(MAKE) --no-print-directory agentdojo
 	-@$(MAKE) --no-print-directory phoenix
 	-@$(MAKE) --no-print-directory formats
+	-@$(MAKE) --no-print-directory areal
 	@$(VENV)/bin/python -m pytest --proof
 
 agentdojo: $(DOJO)/suites.json  ## AgentDojo's tasks and attacks, for the proof that nothing acts without a yes
@@ -51,6 +55,8 @@ pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; 
 phoenix: $(PHOENIX_FOLDER)/.installed  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
 
 formats: $(FORMATS_FOLDER)/.installed  ## readers of the formats of exports, for the proof
+
+areal: $(AREAL_FOLDER)/.installed  ## AReaL's own proxy, client and agent worker, for the proof
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \
@@ -93,6 +99,17 @@ $(FORMATS_FOLDER)/.installed: requirements/formats.in
 	@echo "Installing readers of exports into $(FORMATS_FOLDER) (640 MB on the disk, once)"
 	@$(PYTHON) -m venv --clear $(FORMATS_FOLDER)
 	@$(FORMATS_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes --ignore-requires-python -r requirements/formats.in
+	@touch $@
+
+# No release on the package index has the agent service: its source is fetched at one commit.
+$(AREAL_FOLDER)/.installed: requirements/areal.in
+	@echo "Installing AReaL's proxy and what it imports into $(AREAL_FOLDER) (some GB on the disk, once)"
+	@$(PYTHON) -m venv --clear $(AREAL_FOLDER)
+	@$(AREAL_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/areal.in
+	@$(AREAL_FOLDER)/bin/python -m pip --disable-pip-version-check install torch==2.13.0
+	@git init --quiet $(AREAL_FOLDER)/source
+	@git -C $(AREAL_FOLDER)/source fetch --quiet --depth 1 $(AREAL_REPOSITORY) $(AREAL_COMMIT)
+	@git -C $(AREAL_FOLDER)/source checkout --quiet FETCH_HEAD
 	@touch $@
 
 $(VENV)/bin/python:

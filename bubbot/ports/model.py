@@ -428,6 +428,19 @@ class WarmsUp(Protocol):
 
 
 @runtime_checkable
+class ListsMessages(Protocol):
+    """A `Model` that tells which chat messages it sends."""
+
+    async def list_messages(self, request: ModelRequest) -> list[JsonObject]:
+        """Return the messages of a request as the server gets them, system prompt first.
+
+        Raises:
+            ModelError: the model cannot be loaded.
+        """
+        ...
+
+
+@runtime_checkable
 class LoadsLater(Protocol):
     """A `Model` that loads on first use."""
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from operator import itemgetter
 
+from bubbot.middleware import ToolInvocation
 from bubbot.ports.channel import HUMAN_ORIGIN
 from bubbot.ports.model import ToolCall
 from bubbot.ports.people import Account
@@ -20,6 +21,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import PROVENANCE, TERMINAL_SENDER, Source, source_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery, union
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
+from bubbot.tool import EffectKind
 
 UNKNOWN_SENDER = "?"
 """Stands for the id of a person who is not known, and so allows nothing; no platform uses it."""
@@ -50,6 +52,14 @@ class SpeakerFinder:
         self._forwarded = set[tuple[object, ...]]()
         self._asking: dict[int, frozenset[Account] | None] = {}
         self._shown_elsewhere: dict[tuple[str, tuple[Span, ...]], tuple[frozenset[Account], bool]] = {}
+
+    def go_on(self, tape: TapeHandle) -> SpeakerFinder:
+        """Return a finder for a fork of the tape that was opened at the newest entry which this one has read."""
+        finder = SpeakerFinder(tape)
+        finder._read_to, finder._has_others = self._read_to, self._has_others
+        finder._spoken, finder._groups, finder._forwarded = self._spoken[:], self._groups, {*self._forwarded}
+        finder._repeated, finder._reported = self._repeated[:], self._reported[:]
+        return finder
 
     async def find(self, turn: TurnRecord) -> set[Account] | None:
         """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
@@ -224,6 +234,14 @@ async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[T
 def answering_steps(turn: TurnRecord) -> list[StepRecord]:
     """List the steps of a turn that asked a model for its answer, as far as their requests can be built again."""
     return [step for step in turn.answering_steps if records_view(step.data)]
+
+
+def only_reads_here(call: ToolInvocation) -> bool:
+    """Return true for a call that only reads what is stored here."""
+    effects = [call.tool.effect, *([call.plan.effect] if call.plan is not None else [])]
+    return all(
+        each.kind is EffectKind.READ and not (each.has_network and each.source is Source.WORLD) for each in effects
+    )
 
 
 class RecordedResults:

@@ -18,7 +18,7 @@ from bubbot.features.learn.files import ExportedFile, open_export, require_allow
 from bubbot.features.learn.formats import FORMATS
 from bubbot.features.learn.formats.writer import ExportFormat
 from bubbot.features.learn.people import ConsentCheck
-from bubbot.features.learn.rewards import TurnSpan, assign_rewards
+from bubbot.features.learn.rewards import assign_rewards, find_turn_spans
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.writing import Episode, ExportedSlice, Exporter, ExportReceipt
 from bubbot.log import redact
@@ -26,13 +26,9 @@ from bubbot.ports.channel import Role
 from bubbot.ports.judgements import ReadLabels
 from bubbot.ports.people import AsksConsent, Purpose
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.runtime.rerun import PAGE_ENTRIES, SpeakerFinder
+from bubbot.runtime.rerun import SpeakerFinder
 from bubbot.runtime.targets import find_target
 from bubbot.shell_command import Argument, CommandContext
-from bubbot.tape.entry import Kind, text_field
-from bubbot.tape.events import TURN_ENDS, TURN_START
-from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.replay import ReplayedTape
 from bubbot.tape.service import TapeService
 from bubbot.tool import READS_PEOPLE
@@ -187,7 +183,7 @@ async def _ask_again(
     if not 0 < part.first <= part.last <= head:
         raise ConfigError(f"{path}: {part.session or part.tape} is not in this home as it was when it was exported")
     async with context.open_session(part.tape, usage="exported") as tape:
-        turns = await _find_turns(tape, part.first, part.last)
+        turns = await find_turn_spans(tape, part.first, part.last)
         check = ConsentCheck(SpeakerFinder(tape), options.open_consents(context.open_tape), exported.receipt.purpose)
         reader = EpisodeReader(tape, options.strategies, check)
         await require_allowed(path, part, turns, reader)
@@ -204,7 +200,7 @@ async def _open_episode(context: CommandContext, options: LearnOptions, word: st
         head = summary.head
         spans = (await find_target(tape, part)).entries if part else ((1, head),)
         first, last = spans[0][0], spans[-1][1]
-        turns = await find_turns(tape, first, last)
+        turns = await find_turn_spans(tape, first, last)
         labels = await options.open_labels(context.open_tape)(tape.name)
         rewards = assign_rewards(labels, turns, options.section)
         replayed = ReplayedTape(
@@ -220,22 +216,6 @@ def _split_word(word: str, tapes: Collection[str]) -> tuple[str, str]:
     ends = [place for place, letter in enumerate(word) if letter == "@"]
     end = next((each for each in (len(word), *reversed(ends)) if word[:each] in tapes), min([*ends, len(word)]))
     return word[:end], word[end + 1 :]
-
-
-async def find_turns(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:
-    """Return the turns that begin and end within a range, in their order."""
-    began: dict[str, int] = {}
-    found: list[TurnSpan] = []
-    for low in range(first, last + 1, PAGE_ENTRIES):
-        part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
-        query = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(TURN_START, *TURN_ENDS))
-        for entry in (await tape.fetch([query]))[0]:
-            turn = text_field(entry.meta, "turn")
-            if entry.name == TURN_START:
-                began[turn] = entry.id
-            elif turn in began:
-                found.append(TurnSpan(turn, began.pop(turn), entry.id))
-    return sorted(found, key=lambda turn: turn.first)
 
 
 async def _open_commands(_context: CommandContext) -> LearnCommands:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ConfigError, ValueInvalid
 from bubbot.features.learn.settings import LearnSettings
+from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights.digest import DIGEST, PREFIX, digest_weights, is_unchanged
 from bubbot.features.learn.weights.facts import (
-    LEARN_TAPE,
     ExportReady,
     OwnerTold,
     WeightFile,

@@ -7,12 +7,11 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bubbot.features.learn.commands import find_turns
 from bubbot.features.learn.episodes import EpisodeReader, EpisodeTurn
 from bubbot.features.learn.formats import FORMATS
 from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat
 from bubbot.features.learn.people import ConsentCheck
-from bubbot.features.learn.rewards import Reward, TurnSpan, assign_rewards, discount
+from bubbot.features.learn.rewards import Reward, TurnSpan, assign_rewards, discount, find_turn_spans
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.weights.facts import ExportReady
 from bubbot.features.learn.writing import Episode
@@ -164,7 +163,7 @@ class RewardedTurns:
             tape.name, IdRanges(((1, lowest),)), kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1
         )
         starts = (await opened.fetch([query]))[0]
-        turns = await find_turns(opened, starts[0].id if starts else 1, tape.head)
+        turns = await find_turn_spans(opened, starts[0].id if starts else 1, tape.head)
         rewards = assign_rewards(labels, turns, self.section)
         returns = discount(rewards, turns, self.section.discount)
         counting = list[TurnSpan]()
