@@ -101,12 +101,12 @@ $(FORMATS_FOLDER)/.installed: requirements/formats.in
 	@$(FORMATS_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes --ignore-requires-python -r requirements/formats.in
 	@touch $@
 
-# No release on the package index has the agent service: its source is fetched at one commit.
+# No release on the package index has the agent service: its source is fetched at one commit. Hydra needs a package without a wheel, and setuptools that has pkg_resources.
 $(AREAL_FOLDER)/.installed: requirements/areal.in
 	@echo "Installing AReaL's proxy and what it imports into $(AREAL_FOLDER) (some GB on the disk, once)"
 	@$(PYTHON) -m venv --clear $(AREAL_FOLDER)
 	@$(AREAL_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/areal.in
-	@$(AREAL_FOLDER)/bin/python -m pip --disable-pip-version-check install torch==2.13.0
+	@$(AREAL_FOLDER)/bin/python -m pip --disable-pip-version-check install torch==2.13.0 "hydra-core>=1.3,<1.4" "setuptools>=77,<81"
 	@git init --quiet $(AREAL_FOLDER)/source
 	@git -C $(AREAL_FOLDER)/source fetch --quiet --depth 1 $(AREAL_REPOSITORY) $(AREAL_COMMIT)
 	@git -C $(AREAL_FOLDER)/source checkout --quiet FETCH_HEAD

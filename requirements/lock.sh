@@ -88,8 +88,8 @@ minimum=3.11
     grep -v '^--only-binary' "$tools/lock"
     grep -v '^--only-binary' "$tools/harbor"
 } > requirements/formats.in
-# What the modules of AReaL import that the proof asks; PyTorch comes as the build that the machine takes. This litellm has the module that AReaL names.
-printf '%s\n' openai fastapi uvloop uvicorn aiohttp tenacity pillow 'transformers>=5,<6' colorlog pyzmq numpy httpx pydantic hydra-core lark \
+# What the modules of AReaL import that the proof asks; PyTorch and Hydra are not among them: see the Makefile. This litellm has the module that AReaL names.
+printf '%s\n' openai fastapi uvloop uvicorn aiohttp tenacity pillow 'transformers>=5,<6' colorlog pyzmq numpy httpx pydantic lark \
     litellm==1.81.3 anthropic ray numba | compile "$tools/lock"
 {
     echo "# What AReaL's proxy, client and agent worker import, for \`make areal\`. Written by make lock; install with --no-deps --require-hashes."

@@ -256,8 +256,9 @@ async def test_a_kill_around_the_end_ends_the_session_once_more(tmp_path: Path, 
         platform.say(person.id, "/new")
         assert await daemon.ended() == KILLED
         daemon = await talk.run()
-        await has_fact(talk.home, "learn/rl_ended")
-        assert await daemon.end() == 0, daemon.errors
+        assert await daemon.end() == 0, (
+            daemon.errors
+        )  # a session that is open still, or closed and not ended, ends with the bot
         assert proxy.sessions[0].is_ended
         assert [entry.name for entry in await entries_of(talk.home, LEARN_TAPE)].count("learn/rl_ended") == 1
 

@@ -348,8 +348,13 @@ class LiveRecorder:
         state = await self._projected.catch_up()
         for found in list(state.sessions):
             async with self._locks[found.session]:
-                if not found.is_closed and self._elapsed() >= self._retry_at:
+                if self._elapsed() < self._retry_at:
+                    continue
+                if not found.is_closed:
                     await self._close(found.rl, "shutdown")
+                else:
+                    with suppress(RlProxyFailed):
+                        await self._end(found.rl)
 
     async def _send_rewards(self, current: RlSession) -> None:
         """Send the rewards that a session does not have yet. Raise `RlProxyFailed` if the proxy is not there."""
