@@ -19,6 +19,7 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.tasks.commands import TaskCommands
 from bubbot.features.tasks.definition import TaskDefinition
 from bubbot.features.tasks.facts import TASKS_TAPE
+from bubbot.features.tasks.feature import OPTIONS
 from bubbot.features.tasks.library import TaskLibrary
 from bubbot.features.tasks.runs import TaskRuns
 from bubbot.features.tasks.schema import TaskSchema
@@ -179,7 +180,7 @@ async def running_tasks(
     turns = TaskTurns(runs, kernel.role_of)
     tasks = Feature(
         name="tasks",
-        tools=make_tools(TaskCommands, lambda: commands, task_resume={"is_parallel": True}),
+        tools=make_tools(TaskCommands, lambda: commands, task_resume=OPTIONS["task_resume"]),
         sources={TASK_ORIGIN: turns, JOB_TASK_ORIGIN: turns},
         traces=(TASKS_TAPE,),
         around_turn=(turns.around_turn,),
