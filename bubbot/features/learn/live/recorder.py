@@ -43,11 +43,13 @@ from bubbot.features.learn.live.state import LIVE_PROJECTION, LiveState, RlSessi
 from bubbot.features.learn.rewards import add_up, assign_rewards, find_turn_spans
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
+from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import ListsMessages, Model, ModelReply
 from bubbot.ports.people import AsksConsent
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, text_field
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.events import STEP_EVENT, TURN_START
 from bubbot.tape.fact import Fact
 from bubbot.tape.fork import MergeResult
@@ -115,6 +117,7 @@ class LiveRecorder:
         self._moved = set[str]()
         self._looked: dict[str, tuple[tuple[int, int], int]] = {}
         self._woken = asyncio.Event()
+        self._is_held = False
 
     # What the feature hooks in
 
@@ -170,7 +173,8 @@ class LiveRecorder:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """End what is recorded, if the proxy is there, when the bot ends."""
+        """End what is recorded, if the proxy is there, when the bot ends. In quarantine nothing is sent: the original bot may record on."""
+        self._is_held = await self._kernel.open_tape(HOME_TAPE).read(QuarantineView()) is not None
         try:
             yield
         finally:
@@ -186,7 +190,7 @@ class LiveRecorder:
     async def look(self) -> None:
         """Send the rewards that are owed, and end the sessions whose time has come."""
         state = await self._projected.catch_up()
-        for found in list(state.sessions):
+        for found in [] if self._is_held else [*state.sessions]:
             lock = self._locks[found.session]
             if lock.locked():  # a call is under way: what is owed is sent behind it
                 continue
@@ -202,7 +206,7 @@ class LiveRecorder:
     def _is_recorded(self, call: ModelCall) -> bool:
         """Return true for a call of a listed chat that is for its answer, if nobody chose another model for this turn."""
         turn, settings = call.turn, self.settings
-        if not settings.endpoint_is_on or turn.is_subtask or not call.step or "purpose" in call.step:
+        if self._is_held or not settings.endpoint_is_on or turn.is_subtask or not call.step or "purpose" in call.step:
             return False
         if turn.agent.model or any(accepted.inbound.model for accepted in turn.inbounds):
             return False
@@ -347,7 +351,7 @@ class LiveRecorder:
     async def _end_all(self) -> None:
         """Close and end every session."""
         state = await self._projected.catch_up()
-        for found in list(state.sessions):
+        for found in [] if self._is_held else [*state.sessions]:
             async with self._locks[found.session]:
                 if self._elapsed() < self._retry_at:
                     continue

@@ -14,9 +14,11 @@ import pytest
 from bubbot.app.bot import Bot
 from bubbot.features.learn.live.keys import KEYS_FILE
 from bubbot.features.learn.tape import LEARN_TAPE
+from bubbot.gateway.facts import HomeRestored
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
 from bubbot.runtime.compose import rebuild_sent
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.query import TapeQuery
 from tests.fakes.rl_proxy import ADMIN_KEY, RlProxy, call, serving
@@ -299,3 +301,21 @@ async def test_switched_off_it_ends_what_is_recorded(tmp_path: Path) -> None:
         assert proxy.sessions[0].calls[0].reward == 1.0
         assert reasons(await learn_facts(app)) == ["settings"]
         assert LEARN_TAPE in feature.traces
+
+
+async def test_a_restored_home_asks_no_proxy_until_its_release(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with serving(RlProxy()) as proxy:
+        async with recording(home, recorded_by(proxy), is_run=False) as app:
+            await app.say("hello")
+            await app.say(",rate 5")
+            recorder_of(app)._retry_at = float("inf")  # its session stays open
+            restored = HomeRestored(backup="2026-11-01", created="2026-11-01T00:00:00", head="", bubbot="1")
+            await app.features._kernel.open_tape(HOME_TAPE).append([restored.to_entry()])
+        before = [*proxy.log]
+        async with recording(home, recorded_by(proxy)) as app:
+            assert (await app.say("and now?")).text == OWN
+            await recorder_of(app).look()
+            facts = await learn_facts(app)
+        assert proxy.log == before, "the other bot may go on with that session"
+        assert names(facts).count("learn/rl_began") == 1
