@@ -38,7 +38,7 @@ from bubbot.features.learn.live.facts import (
     RlSessionEnded,
 )
 from bubbot.features.learn.live.health import LiveHealth
-from bubbot.features.learn.live.keys import RlKeys
+from bubbot.features.learn.live.keys import RlKeys, name_chat, name_session
 from bubbot.features.learn.live.state import LIVE_PROJECTION, LiveState, RlSession, RlTurn
 from bubbot.features.learn.rewards import add_up, assign_rewards, find_turn_spans
 from bubbot.features.learn.settings import LearnSettings
@@ -50,7 +50,7 @@ from bubbot.ports.people import AsksConsent
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, text_field
 from bubbot.tape.erasure import HOME_TAPE
-from bubbot.tape.events import STEP_EVENT, TURN_START
+from bubbot.tape.events import STEP_EVENT, TURN_START, TapeErased
 from bubbot.tape.fact import Fact
 from bubbot.tape.fork import MergeResult
 
@@ -118,6 +118,8 @@ class LiveRecorder:
         self._looked: dict[str, tuple[tuple[int, int], int]] = {}
         self._woken = asyncio.Event()
         self._is_held = False
+        self._beginning = asyncio.Lock()
+        self._has_orphans = True
 
     # What the feature hooks in
 
@@ -149,7 +151,10 @@ class LiveRecorder:
         return await call_next(call)
 
     async def on_merged(self, merged: MergeResult) -> None:
-        """Look at a chat whose turn was merged: its window may have moved, or an answer may have been judged."""
+        """Look at a chat whose turn was merged: its window may have moved, it may be erased, or an answer may have been judged."""
+        if any(entry.name in TapeErased.EVENTS for entry in merged.delta):
+            await self._projected.load()
+            self._has_orphans = True
         starts = [entry for entry in merged.delta if entry.name == TURN_START]
         steps = [place for place, entry in enumerate(merged.delta) if entry.name == STEP_EVENT]
         rest = merged.delta[steps[-1] + 1 if steps else 0 :]
@@ -197,6 +202,9 @@ class LiveRecorder:
             async with lock:
                 with suppress(RlProxyFailed):
                     await self._look_at(found.rl)
+        if self._has_orphans and not self._is_held:
+            with suppress(RlProxyFailed):
+                await self._end_orphans()
         self._moved.clear()
         await self._count_late(state)
         self.health.update(self._projected.state)
@@ -256,17 +264,19 @@ class LiveRecorder:
         assert settings.endpoint_key is not None
         task = f"bubbot-{self._kernel.new_id()[:12]}"  # says nothing of the chat
         is_free = all(each.session != chat for each in self._projected.state.sessions)
-        reused = self._keys.find(f"chat {settings.endpoint} {chat}") if is_free else ""
+        place = name_chat(settings.endpoint, chat)
+        reused = self._keys.find(place) if is_free else ""
         began = await self._client.start(settings.endpoint, settings.endpoint_key.get_secret_value(), task, reused)
-        await asyncio.to_thread(
-            self._keys.change, put={f"rl {began.rl}": began.key, f"chat {settings.endpoint} {chat}": began.key}
-        )
-        await self._append(RlSessionBegan(chat, call.turn.tape.name, began.rl, settings.endpoint))
+        async with self._beginning:
+            if self._projected.state.find(began.rl) is not None:
+                raise RlProxyFailed("rl/start_session answers with a session that it answered before")
+            await asyncio.to_thread(self._keys.change, put={name_session(began.rl): began.key, place: began.key})
+            await self._append(RlSessionBegan(chat, call.turn.tape.name, began.rl, settings.endpoint))
         return self._find(began.rl)
 
     async def _find_model(self, current: RlSession) -> Model | None:
         """Return the model that a session calls; None if its key is not there any more."""
-        key = self._keys.find(f"rl {current.rl}")
+        key = self._keys.find(name_session(current.rl))
         if not key:
             return None
         place = f"{self.settings.endpoint_model} {current.url} {key}"
@@ -340,13 +350,31 @@ class LiveRecorder:
     async def _end(self, rl: str) -> None:
         """Send what is owed to a closed session, and end it. Raise `RlProxyFailed` if that has to wait."""
         current = self._find(rl)
-        key = self._keys.find(f"rl {rl}")
+        key = self._keys.find(name_session(rl))
         await self._send_rewards(current)
         if key:
             await self._tell(partial(self._client.end, current.url, key))
         await self._append(RlSessionEnded(current.session, rl))
-        await asyncio.to_thread(self._keys.change, drop=(f"rl {rl}",))
+        await asyncio.to_thread(self._keys.change, drop=(name_session(rl),))
         self._looked.pop(rl, None)
+
+    async def _end_orphans(self) -> None:
+        """End sessions of which no fact says anything: it was erased, or a kill came before it. Raise `RlProxyFailed` if that has to wait."""
+        if self._elapsed() < self._retry_at:
+            return
+        self._has_orphans = False
+        async with self._beginning:  # a key comes before its fact
+            known = {each.rl for each in self._projected.state.sessions}
+            keys = self._keys.list_sessions()
+        in_use = {keys.get(rl) for rl in known}
+        for rl in keys.keys() - known:
+            if self.settings.endpoint and keys[rl] not in in_use:
+                try:
+                    await self._tell(partial(self._client.end, self.settings.endpoint, keys[rl]))
+                except RlProxyFailed:
+                    self._has_orphans = True
+                    raise
+            await asyncio.to_thread(self._keys.change, drop=(name_session(rl),))
 
     async def _end_all(self) -> None:
         """Close and end every session."""
@@ -363,7 +391,7 @@ class LiveRecorder:
 
     async def _send_rewards(self, current: RlSession) -> None:
         """Send the rewards that a session does not have yet. Raise `RlProxyFailed` if the proxy is not there."""
-        key = self._keys.find(f"rl {current.rl}")
+        key = self._keys.find(name_session(current.rl))
         for name, turn, reward in await self._find_due(current.tape, current.turns):
             late = RlRewardLate(current.session, current.rl, name, reward)
             send = partial(self._client.set_reward, current.url, key, turn.completion, reward)
