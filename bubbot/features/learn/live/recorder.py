@@ -47,10 +47,12 @@ from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import ListsMessages, Model, ModelReply
 from bubbot.ports.people import AsksConsent
+from bubbot.ports.turn import Turn
+from bubbot.runtime.model_choice import switch_query
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, text_field
 from bubbot.tape.erasure import HOME_TAPE
-from bubbot.tape.events import STEP_EVENT, TURN_START, TapeErased
+from bubbot.tape.events import STEP_EVENT, TURN_START, ModelSwitched, TapeErased
 from bubbot.tape.fact import Fact
 from bubbot.tape.fork import MergeResult
 
@@ -73,6 +75,13 @@ class _Target(NamedTuple):
     session: RlSession
     model: Model
     messages: Sequence[JsonObject]
+
+
+async def _has_chosen_model(turn: Turn) -> bool:
+    """Return true if a person switched the chat to a model; newer weights, to which a rule switched it, are no choice."""
+    (found,) = await turn.tape.fetch([switch_query(turn.tape.name)])
+    switch = ModelSwitched.try_of(found[0]) if found else None
+    return switch is not None and switch.is_choice
 
 
 class LiveRecorder:
@@ -129,7 +138,7 @@ class LiveRecorder:
         Raises:
             ModelError: the proxy failed in the middle of its answer, or the own model failed.
         """
-        if not self._is_recorded(call):
+        if not self._is_recorded(call) or await _has_chosen_model(call.turn):
             return await call_next(call)
         own = call.model
         async with self._locks[call.turn.session]:

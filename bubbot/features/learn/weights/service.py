@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -317,8 +318,9 @@ def _read_weights(model: str, text: str) -> tuple[str, str, tuple[WeightFile, ..
         if not DIGEST.fullmatch(text):
             raise ValueInvalid("learn_digest_invalid", value=text)
         return text, "", ()
-    folder = Path(text or model.partition("/")[2]).expanduser()
-    if not folder.is_absolute() or not folder.is_dir():
+    # Of `os.path`: a user that there is not and a name that is too long are no errors of it.
+    folder = Path(os.path.expanduser(text or model.partition("/")[2]))  # noqa: PTH111
+    if not folder.is_absolute() or not os.path.isdir(folder):  # noqa: PTH112
         raise ValueInvalid("learn_no_folder", value=text or model)
     weights, files = digest_weights(folder)
     return weights, str(folder), files

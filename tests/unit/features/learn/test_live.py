@@ -24,7 +24,7 @@ from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
 from bubbot.runtime.compose import rebuild_sent
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.erasure import HOME_TAPE
-from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.events import STEP_EVENT, ModelSwitched
 from bubbot.tape.query import TapeQuery
 from tests.fakes.rl_proxy import ADMIN_KEY, RlProxy, call, serving
 from tests.learn.recording import CHAT, OWN, learn_facts, recorded_by, recorder_of, recording, until
@@ -398,3 +398,15 @@ async def test_keys_that_change_at_the_same_time_are_all_there(tmp_path: Path) -
     names_of = [f"rl {number}" for number in range(40)]
     await asyncio.gather(*(asyncio.to_thread(keys.change, put={name: "key"}) for name in names_of))
     assert sorted(RlKeys(tmp_path).list_sessions()) == sorted(name.removeprefix("rl ") for name in names_of)
+
+
+async def test_a_model_that_a_person_chose_for_the_chat_answers(tmp_path: Path) -> None:
+    async with serving(RlProxy()) as proxy, recording(tmp_path / "home", recorded_by(proxy)) as app:
+        assert (await app.say("hello")).text == "answer 1"
+        chosen = ModelSwitched("scripted", "hosted_vllm/default")
+        await app.tape(CHAT).append([chosen.to_entry()])
+        assert (await app.say("and now?")).text == OWN
+        by_rule = ModelSwitched("scripted", "scripted", weights=f"sha256:{'ab' * 32}", accepted=3)
+        await app.tape(CHAT).append([by_rule.to_entry()])
+        recorder_of(app)._retry_at = 0.0
+        assert (await app.say("and now?")).text.startswith("answer")
