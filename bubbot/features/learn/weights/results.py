@@ -12,9 +12,9 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.learn.weights.digest import PREFIX
 from bubbot.features.learn.weights.facts import WeightsAccepted, WeightsOffered, WeightsWithdrawn
+from bubbot.features.learn.weights.health import format_missing
 from bubbot.features.learn.weights.trial import Trial
 from bubbot.shell_command import Argument, IsoTime
-from bubbot.texts import Texts
 
 MAX_LISTED = 20
 """Chats that the text names; JSON has all."""
@@ -222,10 +222,3 @@ class LearnStatus(Struct, frozen=True):
             return say("learn_not_compared", **values)
         sentence = "learn_passed" if self.has_passed else "learn_failed"
         return say(sentence, share=f"{self.pass_share:.0%}", **values)
-
-
-def format_missing(texts: Texts, turns: int, after: int) -> str:
-    """Say how many turns with a reward there are, and how many are missing."""
-    if not after:
-        return texts.say("learn_off")
-    return texts.say("learn_missing", turns=turns, after=after, count=max(0, after - turns))
