@@ -235,7 +235,8 @@ class LiveRecorder:
 
     async def _find_target(self, call: ModelCall) -> _Target | None:
         """Return where a call goes; None if the chat's own model has to answer it."""
-        if self._elapsed() < self._retry_at:
+        settings = self.settings
+        if self._elapsed() < self._retry_at or not self._is_recorded(call):  # it may be switched off since
             return None
         if (reason := await self._consent.check(call)) is not None:
             self.health.withheld += 1
@@ -246,7 +247,7 @@ class LiveRecorder:
         try:
             if current is not None and (target := await self._go_on(current, call)) is not None:
                 return target
-            current = await self._begin(call)
+            current = await self._begin(call, settings)
             return await self._go_on(current, call)
         except (RlProxyFailed, ModelError, ConfigError) as error:
             self._note_failure(str(error))
@@ -266,9 +267,9 @@ class LiveRecorder:
             await self._close(current.rl, "prefix")
         return None
 
-    async def _begin(self, call: ModelCall) -> RlSession:
+    async def _begin(self, call: ModelCall, settings: LearnSettings) -> RlSession:
         """Begin a session of a chat. Raise `RlProxyFailed` or `ConfigError`."""
-        settings, chat = self.settings, call.turn.session
+        chat = call.turn.session
         assert settings.endpoint is not None
         assert settings.endpoint_key is not None
         task = f"bubbot-{self._kernel.new_id()[:12]}"  # says nothing of the chat

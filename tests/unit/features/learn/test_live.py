@@ -18,16 +18,19 @@ from bubbot.app.bot import Bot
 from bubbot.errors import RlProxyFailed
 from bubbot.features.learn.live.client import RlClient
 from bubbot.features.learn.live.keys import KEYS_FILE, RlKeys
+from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.gateway.facts import HomeRestored
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
 from bubbot.runtime.compose import rebuild_sent
+from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.events import STEP_EVENT, ModelSwitched
 from bubbot.tape.query import TapeQuery
 from tests.fakes.rl_proxy import ADMIN_KEY, RlProxy, call, serving
 from tests.learn.recording import CHAT, OWN, learn_facts, recorded_by, recorder_of, recording, until
+from tests.made_settings import make_settings
 
 
 def names(entries: list[Any]) -> list[str]:
@@ -410,3 +413,16 @@ async def test_a_model_that_a_person_chose_for_the_chat_answers(tmp_path: Path) 
         await app.tape(CHAT).append([by_rule.to_entry()])
         recorder_of(app)._retry_at = 0.0
         assert (await app.say("and now?")).text.startswith("answer")
+
+
+async def test_a_turn_that_waits_while_recording_is_switched_off_is_answered(tmp_path: Path) -> None:
+    async with serving(RlProxy()) as proxy, recording(tmp_path / "home", recorded_by(proxy), is_run=False) as app:
+        recorder = recorder_of(app)
+        (feature,) = [each for each in app.features.lasting if each.name == "learn.live"]
+        assert feature.prepare is not None
+        async with recorder._locks[CHAT]:  # a session of the chat is about to end, and the proxy takes its time
+            waiting = asyncio.create_task(app.say("hello"))
+            await until(lambda: bool(recorder._locks[CHAT]._waiters))
+            (await feature.prepare(make_settings(LearnSettings(), model=ModelSettings(name="scripted"))))()
+        assert (await waiting).text == OWN
+        assert proxy.log == []
