@@ -144,7 +144,7 @@ class WeightsService:
                 files,
             )
             if is_new:
-                await self.write(WeightsOffered(model, weights, folder, files, caller.id))
+                await self.write(WeightsOffered(model, weights, folder, files, _find_place(caller)))
         log.info("weights offered", extra={"action": "learn.offered", "model": model})
         self._on_changed()
         return WeightsOffer(model, weights, section.evaluation, is_new)
@@ -171,7 +171,7 @@ class WeightsService:
             if section.evaluation:
                 raise CommandRefused("learn_not_by_hand", evaluation=section.evaluation, model=offer.fact.model)
             await self._check_folder(offer.fact)
-            await self._accept(offer, by=caller.id)
+            await self._accept(offer, by=_find_place(caller))
         self._on_changed()
         return WeightsChange(offer.fact.model, offer.fact.weights)
 
@@ -192,9 +192,11 @@ class WeightsService:
             state = await self.catch_up()
             accepted, offer = state.newest_accepted, state.open_offer
             if accepted is not None:
-                fact = WeightsWithdrawn(accepted.fact.offer, accepted.fact.model, accepted.fact.weights, caller.id)
+                fact = WeightsWithdrawn(
+                    accepted.fact.offer, accepted.fact.model, accepted.fact.weights, _find_place(caller)
+                )
             elif offer is not None:
-                fact = WeightsWithdrawn(offer.id, offer.fact.model, offer.fact.weights, caller.id)
+                fact = WeightsWithdrawn(offer.id, offer.fact.model, offer.fact.weights, _find_place(caller))
             else:
                 raise CommandRefused("learn_nothing_back")
             await self.write(fact, key=f"withdrawn:{fact.offer}")
@@ -298,6 +300,11 @@ class WeightsService:
                 session = await read_session(self._store, tape.name) or tape.name
                 found.append(SessionOnWeights(session, switch.model, switch.weights, is_taken_back))
         return sorted(found, key=lambda each: each.session)
+
+
+def _find_place(caller: Caller) -> str:
+    """Return `terminal`, or the channel of a caller. Not who it is: what they decided holds on if they are forgotten."""
+    return caller.id.partition(":")[0]
 
 
 def _has_weights(offer: WeightsOffered) -> bool:

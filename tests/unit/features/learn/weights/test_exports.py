@@ -271,3 +271,15 @@ async def test_only_owners_offer_and_only_in_person(tmp_path: Path) -> None:
         assert "owner" in (await bench.say(line, MEMBER, MEMBER))[0]
         assert "only" in (await bench.say(line, OWNER, GROUP))[0]
         assert not await bench.entries(LEARN_TAPE)
+
+
+async def test_weights_stay_in_use_if_the_owner_who_accepted_them_is_forgotten(tmp_path: Path) -> None:
+    async with family(tmp_path, ScriptedModel({"rules": []}), agents={}) as bench:
+        await bench.say(f",learn.offer openai/x weights=sha256:{'0' * 64}", OWNER, OWNER)
+        assert "openai/x" in (await bench.say(",learn.accept", OWNER, OWNER))[0]
+        await bench.say(",forget.me confirm=true", OWNER, OWNER)
+    async with family(tmp_path, ScriptedModel({"rules": []}), agents={}) as bench:
+        assert len(find_weights_feature(bench.daemon.bot).service.state.accepted) == 1
+        facts = await bench.entries(LEARN_TAPE)
+        assert all(f"tg:{OWNER}" not in str(each.payload) for each in facts)
+        assert [each.name for each in await bench.entries("bubbot/people")][-1] == "people/finished"
