@@ -194,9 +194,12 @@ class BubbotAgent:
 
     @asynccontextmanager
     async def _use_bot(self) -> AsyncIterator[Bot]:
-        """Keep a bot open for a turn; after many turns another one takes its place."""
-        current = self._bot
-        if current is None or current.task.done() or current.began >= MAX_RUNS:
+        """Keep a bot open for a turn; after many turns another one takes its place.
+
+        If tools may write, each turn has its own: memory and jobs that one leaves are not for another, which may be of other people.
+        """
+        current, most = self._bot, MAX_RUNS if self._only_reads else 1
+        if current is None or current.task.done() or current.began >= most:
             if current is not None and not current.active:
                 current.ending.set()
             current = self._bot = self._start()

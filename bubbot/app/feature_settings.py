@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from bubbot.features.budget.settings import BudgetSettings
     from bubbot.features.learn.commands import LearnOptions
     from bubbot.features.learn.settings import LearnSettings
-    from bubbot.features.learn.weights.commands import WeightsOptions
+    from bubbot.features.learn.weights.options import WeightsOptions
+    from bubbot.features.learn.weights.trial import Trial
     from bubbot.features.learn.weights.turns import RewardedTurns
     from bubbot.features.memory.opening import MemoryCommandOptions
     from bubbot.features.people.commands import PeopleOptions
@@ -200,33 +201,36 @@ def open_rewarded_turns(
 
 def _weights_options(settings: Settings) -> WeightsOptions:
     """Return the settings of exports and newer weights with what knows models, evaluations and turns."""
-    # Imported here: they are for one command of many.
-    from bubbot.app.models import choose_model
-    from bubbot.app.tapes import new_id, now
-    from bubbot.app.weights import find_trial
     from bubbot.features.learn.settings import LearnSettings
-    from bubbot.features.learn.weights.commands import WeightsOptions
-    from bubbot.home import Home
+    from bubbot.features.learn.weights.options import WeightsOptions
 
-    section, options = settings.section(LearnSettings), _learn_options(settings)
+    section = settings.section(LearnSettings)
 
+    # Each imports what it needs when it is called: `bubbot status` of most bots calls none of them.
     def open_turns(store: TapeStore) -> RewardedTurns:
+        from bubbot.app.tapes import new_id, now
+
         def open_tape(name: str) -> TapeService:
             return TapeService(store, name, now=now, new_id=new_id, session="")
 
+        options = _learn_options(settings)
         consents, labels = options.open_consents(open_tape), options.open_labels(open_tape)
         return open_rewarded_turns(store, section, options.strategies, consents, labels)
 
     def check_model(home: Path, name: str) -> None:
+        from bubbot.app.models import choose_model
+        from bubbot.home import Home
+
         choose_model(settings, Home(home), name)
 
-    return WeightsOptions(
-        section,
-        settings.model.name or "local",
-        check_model,
-        find_trial,
-        open_turns,
-    )
+    async def find_trial(
+        open_tape: Callable[[str], TapeService], evaluation: str, model: str, in_use: str, since: str
+    ) -> Trial:
+        from bubbot.app import weights
+
+        return await weights.find_trial(open_tape, evaluation, model, in_use, since)
+
+    return WeightsOptions(section, settings.model.name or "local", check_model, find_trial, open_turns)
 
 
 def _learn_section(settings: Settings) -> LearnSettings:

@@ -58,6 +58,7 @@ class SpeakerFinder:
         finder = SpeakerFinder(tape)
         finder._read_to, finder._has_others = self._read_to, self._has_others
         finder._spoken, finder._groups, finder._forwarded = self._spoken[:], self._groups, {*self._forwarded}
+        finder._everybody = self._everybody[:]
         finder._repeated, finder._reported = self._repeated[:], self._reported[:]
         return finder
 

@@ -22,7 +22,7 @@ from tests.e2e.kill_talk import Talk, has_open
 from tests.e2e.platforms import OnTelegram
 from tests.e2e.test_telegram import said, texts
 from tests.fakes.botapi.server import Server
-from tests.fakes.rl_proxy import ADMIN_KEY, Interaction, RlProxy, serving
+from tests.fakes.rl_proxy import ADMIN_KEY, Interaction, RlProxy, call, serving
 
 OWN = "The own model answers."
 SCRIPT: dict[str, Any] = {"default": [{"text": OWN}]}
@@ -105,6 +105,38 @@ async def test_a_group_is_recorded_only_while_everybody_in_the_window_allows_it(
         assert "zq1" in before
         assert "zq2" not in before
         assert all(word in after for word in ("zq2", "zq3", "zq4"))
+
+
+async def test_words_from_before_the_window_reach_the_proxy_only_if_their_people_allow_it(tmp_path: Path) -> None:
+    def answer(messages: Any) -> Any:
+        is_asked = "garden" in str(messages[-1]["content"]) and messages[-1]["role"] == "user"
+        return [call("tape_search", '{"query": "garden"}')] if is_asked else "answer"
+
+    home = tmp_path / "home"
+    async with on_telegram() as (server, proxy):
+        proxy.answer = answer
+        ada, bob = server.user("Ada"), server.user("Bob")
+        configured(home, server, SCRIPT, owners=[ada.id], members=[bob.id], debounce=0)
+        group = server.group("Family", [bob, ada])
+        recorded(home, proxy, f"telegram:{group.id}")
+        async with running(home):
+            direct = server.private(ada)
+            direct.say("/consent training yes")
+            await server.until(lambda: len(texts(direct)) == 1, 20)
+            for count, (who, text) in enumerate(
+                [(bob, "the garden is zq2"), (ada, "/new"), (ada, "how is the garden?")], 1
+            ):
+                group.say(text if text.startswith("/") else f"@bubbot_bot {text}", who)
+                await server.until(lambda count=count: len(texts(group)) == count, 20)  # type: ignore[misc]
+            assert proxy.bodies == [], "the window began with a command, and nobody knows whose words that repeats"
+            assert texts(group)[-1] == OWN
+            bobs = server.private(bob)
+            bobs.say("/consent training yes")
+            await server.until(lambda: len(texts(bobs)) == 1, 20)
+            group.say("@bubbot_bot what is in the garden?", ada)
+            await server.until(lambda: len(texts(group)) == 4, 20)
+        assert texts(group)[-1] == "answer"
+        assert "zq2" in words_at(proxy), "the search found what Bob said before the window"
 
 
 class RecordedTalk(Talk):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -199,3 +200,32 @@ def test_what_is_wrong_in_the_arguments_is_named(tmp_path: Path) -> None:
         BubbotAgent(str(tmp_path / "nothing"))
     with pytest.raises(ConfigError, match="reading or all"):
         BubbotAgent(tools="some")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("memory_save", {"content": "zq7", "scope": "user"}),
+        ("memory_save", {"content": "zq7", "scope": "workspace"}),
+        ("schedule_add", {"when": "tomorrow at 9", "text": "zq7"}),
+    ],
+)
+async def test_with_all_tools_a_turn_finds_nothing_that_an_earlier_one_left(
+    home: Path, tool: str, arguments: dict[str, str]
+) -> None:
+    agent = BubbotAgent(str(home), tools="all")
+
+    def answer(messages: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return "done"
+        looks = [call("memory_show", "{}", 1), call("schedule_list", '{"every": true}', 2)]
+        return looks if "look" in messages[-1]["content"] else [call(tool, json.dumps(arguments))]
+
+    async with serving(RlProxy(answer)) as proxy:
+        await agent.run(Request("keep it", metadata=routed(proxy, "sk-1")), emitter=Events())
+        assert "zq7" in str(proxy.bodies)
+        proxy.bodies.clear()
+        await agent.run(Request("look", metadata=routed(proxy, "sk-2")), emitter=Events())
+        assert len(proxy.bodies) == 2
+        await agent.close_all_sessions()
+    assert "zq7" not in str(proxy.bodies)

@@ -83,6 +83,21 @@ async def test_an_approval_is_passed_on_by_nobody(tmp_path: Path) -> None:
         assert [*filter(None, people)] == [{ANN}] * len(people)
 
 
+async def test_a_finder_that_goes_on_in_a_fork_finds_whom_the_whole_tape_has(tmp_path: Path) -> None:
+    search = {"calls": [{"name": "tape_search", "arguments": {"query": "garden"}}]}
+    script = {"rules": [{"when": "Look", "steps": [search, says("Found.")]}], "default": [says("Well.")]}
+    async with family(tmp_path, ScriptedModel(script), agents={}) as bench:
+        await bench.say("The garden is green", MEMBER)
+        await bench.say(",new")
+        await bench.say("Look for the garden")
+        entries = await bench.entries()
+        turn = TurnRecord.of([each for each in entries if each.meta.get("turn") == entries[-1].meta["turn"]])
+        tape = bench.daemon.bot.tape(f"tg:{GROUP}")
+        before = SpeakerFinder(await bench.daemon.bot.features._kernel.open_copy(tape.name))
+        await before.find_before(turn.entries[0].id - 1)
+        assert await before.go_on(tape).find(turn) == await SpeakerFinder(tape).find(turn) == {ANN, BEN}
+
+
 @pytest.mark.parametrize(
     ("facts", "people"), [({"shown": [[1, 1]]}, {BEN}), ({"shown": "all"}, None), ({"step": 1}, None)]
 )

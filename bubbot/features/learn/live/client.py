@@ -90,7 +90,9 @@ class RlClient:
         except (ClientError, OSError, ValueError) as error:
             raise RlProxyFailed(f"it cannot be reached ({type(error).__name__})") from error
         try:
-            found = json.loads(answer)
-        except ValueError:
-            found = {}
-        return found if isinstance(found, dict) else {}
+            found = json.loads(answer or b"{}")
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):  # such as the page of another server: it has recorded nothing
+            raise RlProxyFailed(f"{path} answers with something else than a JSON object: it is no proxy of AReaL")
+        return found

@@ -14,6 +14,7 @@ from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import event
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
+from bubbot.tape.query import IdRanges, TapeQuery
 
 MAX_CHATS = 100
 """Chats of which it stays known who spoke where; others are read again."""
@@ -25,7 +26,7 @@ class LiveConsent:
     def __init__(self, consents: AsksConsent, open_copy: OpenCopy) -> None:
         self._consents = consents
         self._open_copy = open_copy
-        self._chats: OrderedDict[str, tuple[int, SpeakerFinder]] = OrderedDict()
+        self._chats: OrderedDict[str, tuple[str, SpeakerFinder]] = OrderedDict()
 
     async def check(self, call: ModelCall) -> Reason | None:
         """Return why a request may not be sent; None if it may."""
@@ -40,11 +41,12 @@ class LiveConsent:
         """Return the finder for the tape of a turn."""
         if not tape.base:
             return SpeakerFinder(tape)
-        base, speakers = self._chats.pop(tape.name, (0, None))
-        if speakers is None or base > tape.base:  # the chat began anew
+        (first,) = await tape.fetch([TapeQuery(tape.name, IdRanges(((1, 1),)))])
+        began, speakers = self._chats.pop(tape.name, ("", None))
+        if speakers is None or began != first[0].date:  # a chat that began anew has another first entry
             speakers = SpeakerFinder(await self._open_copy(tape.name))
         await speakers.find_before(tape.base)
-        self._chats[tape.name] = tape.base, speakers
+        self._chats[tape.name] = first[0].date, speakers
         if len(self._chats) > MAX_CHATS:
             self._chats.popitem(last=False)
         return speakers.go_on(tape)

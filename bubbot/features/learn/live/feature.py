@@ -1,4 +1,4 @@
-"""The feature: the proxy's model answers listed chats, and records them. Off by default; then nothing of it is loaded."""
+"""The feature: the proxy's model answers listed chats, and records them. Off by default; then it wraps no call and sends nothing."""
 
 from __future__ import annotations
 

@@ -8,11 +8,26 @@ from __future__ import annotations
 
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 
 from bubbot.errors import ConfigError
 
 KEYS_FILE = "learn_keys.json"
+
+
+SESSION, CHAT = "rl ", "chat "
+
+
+def name_session(rl: str) -> str:
+    """Return the name of the key of a session, by the proxy's id of it."""
+    return f"{SESSION}{rl}"
+
+
+def name_chat(url: str, chat: str) -> str:
+    """Return the name of the key that a chat may use again at a proxy. It does not say which chat that is: an erasure reaches tapes."""
+    return CHAT + sha256(f"{url} {chat}".encode()).hexdigest()
 
 
 class RlKeys:
@@ -21,30 +36,36 @@ class RlKeys:
     def __init__(self, home: Path) -> None:
         self._path = home / KEYS_FILE
         self._keys: dict[str, str] | None = None
+        self._lock = Lock()
 
     def find(self, name: str) -> str:
         """Return a key; empty if there is none, or the file cannot be read."""
         return self._read().get(name, "")
 
+    def list_sessions(self) -> dict[str, str]:
+        """Return the keys of sessions by the proxy's ids of them."""
+        return {name.removeprefix(SESSION): key for name, key in self._read().items() if name.startswith(SESSION)}
+
     def change(self, *, put: dict[str, str] | None = None, drop: tuple[str, ...] = ()) -> None:
         """Put keys and drop others; durable when it returns. Raise `ConfigError` if the file cannot be written."""
-        keys = {name: key for name, key in {**self._read(), **(put or {})}.items() if name not in drop}
-        if keys == self._keys:
-            return
-        part = self._path.with_name(f"{KEYS_FILE}.part")
-        try:
-            part.unlink(missing_ok=True)
-            file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "w") as writer:
-                json.dump(keys, writer)
-                writer.flush()
-                os.fsync(writer.fileno())
-            part.replace(self._path)
-        except OSError as error:
-            raise ConfigError(
-                f"{self._path}, the keys of recorded sessions, cannot be written ({error.strerror})"
-            ) from error
-        self._keys = keys
+        with self._lock:  # chats begin and end in threads of their own
+            keys = {name: key for name, key in {**self._read(), **(put or {})}.items() if name not in drop}
+            if keys == self._keys:
+                return
+            part = self._path.with_name(f"{KEYS_FILE}.part")
+            try:
+                part.unlink(missing_ok=True)
+                file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                with os.fdopen(file, "w") as writer:
+                    json.dump(keys, writer)
+                    writer.flush()
+                    os.fsync(writer.fileno())
+                part.replace(self._path)
+            except OSError as error:
+                raise ConfigError(
+                    f"{self._path}, the keys of recorded sessions, cannot be written ({error.strerror})"
+                ) from error
+            self._keys = keys
 
     def _read(self) -> dict[str, str]:
         if self._keys is None:

@@ -38,17 +38,21 @@ from bubbot.features.learn.live.facts import (
     RlSessionEnded,
 )
 from bubbot.features.learn.live.health import LiveHealth
-from bubbot.features.learn.live.keys import RlKeys
+from bubbot.features.learn.live.keys import RlKeys, name_chat, name_session
 from bubbot.features.learn.live.state import LIVE_PROJECTION, LiveState, RlSession, RlTurn
 from bubbot.features.learn.rewards import add_up, assign_rewards, find_turn_spans
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
+from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import ListsMessages, Model, ModelReply
 from bubbot.ports.people import AsksConsent
+from bubbot.ports.turn import Turn
+from bubbot.runtime.model_choice import switch_query
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, text_field
-from bubbot.tape.events import STEP_EVENT, TURN_START
+from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.events import STEP_EVENT, TURN_START, ModelSwitched, TapeErased
 from bubbot.tape.fact import Fact
 from bubbot.tape.fork import MergeResult
 
@@ -71,6 +75,13 @@ class _Target(NamedTuple):
     session: RlSession
     model: Model
     messages: Sequence[JsonObject]
+
+
+async def _has_chosen_model(turn: Turn) -> bool:
+    """Return true if a person switched the chat to a model; newer weights, to which a rule switched it, are no choice."""
+    (found,) = await turn.tape.fetch([switch_query(turn.tape.name)])
+    switch = ModelSwitched.try_of(found[0]) if found else None
+    return switch is not None and switch.is_choice
 
 
 class LiveRecorder:
@@ -115,6 +126,9 @@ class LiveRecorder:
         self._moved = set[str]()
         self._looked: dict[str, tuple[tuple[int, int], int]] = {}
         self._woken = asyncio.Event()
+        self._is_held = False
+        self._beginning = asyncio.Lock()
+        self._has_orphans = True
 
     # What the feature hooks in
 
@@ -124,7 +138,7 @@ class LiveRecorder:
         Raises:
             ModelError: the proxy failed in the middle of its answer, or the own model failed.
         """
-        if not self._is_recorded(call):
+        if not self._is_recorded(call) or await _has_chosen_model(call.turn):
             return await call_next(call)
         own = call.model
         async with self._locks[call.turn.session]:
@@ -146,7 +160,10 @@ class LiveRecorder:
         return await call_next(call)
 
     async def on_merged(self, merged: MergeResult) -> None:
-        """Look at a chat whose turn was merged: its window may have moved, or an answer may have been judged."""
+        """Look at a chat whose turn was merged: its window may have moved, it may be erased, or an answer may have been judged."""
+        if any(entry.name in TapeErased.EVENTS for entry in merged.delta):
+            await self._projected.load()
+            self._has_orphans = True
         starts = [entry for entry in merged.delta if entry.name == TURN_START]
         steps = [place for place, entry in enumerate(merged.delta) if entry.name == STEP_EVENT]
         rest = merged.delta[steps[-1] + 1 if steps else 0 :]
@@ -170,7 +187,8 @@ class LiveRecorder:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """End what is recorded, if the proxy is there, when the bot ends."""
+        """End what is recorded, if the proxy is there, when the bot ends. In quarantine nothing is sent: the original bot may record on."""
+        self._is_held = await self._kernel.open_tape(HOME_TAPE).read(QuarantineView()) is not None
         try:
             yield
         finally:
@@ -186,13 +204,16 @@ class LiveRecorder:
     async def look(self) -> None:
         """Send the rewards that are owed, and end the sessions whose time has come."""
         state = await self._projected.catch_up()
-        for found in list(state.sessions):
+        for found in [] if self._is_held else [*state.sessions]:
             lock = self._locks[found.session]
             if lock.locked():  # a call is under way: what is owed is sent behind it
                 continue
             async with lock:
                 with suppress(RlProxyFailed):
                     await self._look_at(found.rl)
+        if self._has_orphans and not self._is_held:
+            with suppress(RlProxyFailed):
+                await self._end_orphans()
         self._moved.clear()
         await self._count_late(state)
         self.health.update(self._projected.state)
@@ -202,7 +223,7 @@ class LiveRecorder:
     def _is_recorded(self, call: ModelCall) -> bool:
         """Return true for a call of a listed chat that is for its answer, if nobody chose another model for this turn."""
         turn, settings = call.turn, self.settings
-        if not settings.endpoint_is_on or turn.is_subtask or not call.step or "purpose" in call.step:
+        if self._is_held or not settings.endpoint_is_on or turn.is_subtask or not call.step or "purpose" in call.step:
             return False
         if turn.agent.model or any(accepted.inbound.model for accepted in turn.inbounds):
             return False
@@ -214,7 +235,8 @@ class LiveRecorder:
 
     async def _find_target(self, call: ModelCall) -> _Target | None:
         """Return where a call goes; None if the chat's own model has to answer it."""
-        if self._elapsed() < self._retry_at:
+        settings = self.settings
+        if self._elapsed() < self._retry_at or not self._is_recorded(call):  # it may be switched off since
             return None
         if (reason := await self._consent.check(call)) is not None:
             self.health.withheld += 1
@@ -225,7 +247,7 @@ class LiveRecorder:
         try:
             if current is not None and (target := await self._go_on(current, call)) is not None:
                 return target
-            current = await self._begin(call)
+            current = await self._begin(call, settings)
             return await self._go_on(current, call)
         except (RlProxyFailed, ModelError, ConfigError) as error:
             self._note_failure(str(error))
@@ -245,24 +267,26 @@ class LiveRecorder:
             await self._close(current.rl, "prefix")
         return None
 
-    async def _begin(self, call: ModelCall) -> RlSession:
+    async def _begin(self, call: ModelCall, settings: LearnSettings) -> RlSession:
         """Begin a session of a chat. Raise `RlProxyFailed` or `ConfigError`."""
-        settings, chat = self.settings, call.turn.session
+        chat = call.turn.session
         assert settings.endpoint is not None
         assert settings.endpoint_key is not None
         task = f"bubbot-{self._kernel.new_id()[:12]}"  # says nothing of the chat
         is_free = all(each.session != chat for each in self._projected.state.sessions)
-        reused = self._keys.find(f"chat {settings.endpoint} {chat}") if is_free else ""
+        place = name_chat(settings.endpoint, chat)
+        reused = self._keys.find(place) if is_free else ""
         began = await self._client.start(settings.endpoint, settings.endpoint_key.get_secret_value(), task, reused)
-        await asyncio.to_thread(
-            self._keys.change, put={f"rl {began.rl}": began.key, f"chat {settings.endpoint} {chat}": began.key}
-        )
-        await self._append(RlSessionBegan(chat, call.turn.tape.name, began.rl, settings.endpoint))
+        async with self._beginning:
+            if self._projected.state.find(began.rl) is not None:
+                raise RlProxyFailed("rl/start_session answers with a session that it answered before")
+            await asyncio.to_thread(self._keys.change, put={name_session(began.rl): began.key, place: began.key})
+            await self._append(RlSessionBegan(chat, call.turn.tape.name, began.rl, settings.endpoint))
         return self._find(began.rl)
 
     async def _find_model(self, current: RlSession) -> Model | None:
         """Return the model that a session calls; None if its key is not there any more."""
-        key = self._keys.find(f"rl {current.rl}")
+        key = self._keys.find(name_session(current.rl))
         if not key:
             return None
         place = f"{self.settings.endpoint_model} {current.url} {key}"
@@ -336,18 +360,36 @@ class LiveRecorder:
     async def _end(self, rl: str) -> None:
         """Send what is owed to a closed session, and end it. Raise `RlProxyFailed` if that has to wait."""
         current = self._find(rl)
-        key = self._keys.find(f"rl {rl}")
+        key = self._keys.find(name_session(rl))
         await self._send_rewards(current)
         if key:
             await self._tell(partial(self._client.end, current.url, key))
         await self._append(RlSessionEnded(current.session, rl))
-        await asyncio.to_thread(self._keys.change, drop=(f"rl {rl}",))
+        await asyncio.to_thread(self._keys.change, drop=(name_session(rl),))
         self._looked.pop(rl, None)
+
+    async def _end_orphans(self) -> None:
+        """End sessions of which no fact says anything: it was erased, or a kill came before it. Raise `RlProxyFailed` if that has to wait."""
+        if self._elapsed() < self._retry_at:
+            return
+        self._has_orphans = False
+        async with self._beginning:  # a key comes before its fact
+            known = {each.rl for each in self._projected.state.sessions}
+            keys = self._keys.list_sessions()
+        in_use = {keys.get(rl) for rl in known}
+        for rl in keys.keys() - known:
+            if self.settings.endpoint and keys[rl] not in in_use:
+                try:
+                    await self._tell(partial(self._client.end, self.settings.endpoint, keys[rl]))
+                except RlProxyFailed:
+                    self._has_orphans = True
+                    raise
+            await asyncio.to_thread(self._keys.change, drop=(name_session(rl),))
 
     async def _end_all(self) -> None:
         """Close and end every session."""
         state = await self._projected.catch_up()
-        for found in list(state.sessions):
+        for found in [] if self._is_held else [*state.sessions]:
             async with self._locks[found.session]:
                 if self._elapsed() < self._retry_at:
                     continue
@@ -359,7 +401,7 @@ class LiveRecorder:
 
     async def _send_rewards(self, current: RlSession) -> None:
         """Send the rewards that a session does not have yet. Raise `RlProxyFailed` if the proxy is not there."""
-        key = self._keys.find(f"rl {current.rl}")
+        key = self._keys.find(name_session(current.rl))
         for name, turn, reward in await self._find_due(current.tape, current.turns):
             late = RlRewardLate(current.session, current.rl, name, reward)
             send = partial(self._client.set_reward, current.url, key, turn.completion, reward)

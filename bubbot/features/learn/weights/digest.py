@@ -14,6 +14,7 @@ SUFFIXES = (".safetensors", ".gguf", ".bin")
 """What files of weights end with; of the first that a folder has, all files count."""
 PREFIX = "sha256:"
 DIGEST = re.compile(rf"{PREFIX}[0-9a-f]{{64}}")
+_IS_PLAIN = re.compile(r"[^\\\n\r\ud800-\udfff]+")
 PART_BYTES = 1 << 20
 
 
@@ -35,7 +36,7 @@ def digest_weights(folder: Path) -> tuple[str, tuple[WeightFile, ...]]:
     It is that of the lines `HASH  NAME` of all files, as `sha256sum *.safetensors | sha256sum` computes it.
 
     Raises:
-        ConfigError: there are none, one cannot be read, or one was changed meanwhile.
+        ConfigError: there are none, one cannot be read or has an odd name, or one was changed meanwhile.
     """
     files = list_weights(folder)
     if not files:
@@ -44,6 +45,10 @@ def digest_weights(folder: Path) -> tuple[str, tuple[WeightFile, ...]]:
         )
     whole = sha256()
     for file in files:
+        if not _IS_PLAIN.fullmatch(file.name):
+            raise ConfigError(
+                f"{folder} has the file {file.name!a}: sha256sum writes such a name otherwise, or it is no UTF-8: rename it"
+            )
         one = sha256()
         try:
             with (folder / file.name).open("rb") as opened:

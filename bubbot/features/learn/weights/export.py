@@ -74,7 +74,10 @@ async def write_export(
 
 
 def _find_path(home: Path, folder: str, name: str) -> Path:
-    return home / Path(folder).expanduser() / name
+    try:
+        return home / Path(folder).expanduser() / name
+    except RuntimeError as error:  # a user that there is not
+        raise ConfigError(f"[learn] folder: {folder} cannot be found ({error}): name another folder") from error
 
 
 def _take_receipt(path: Path, episodes: Sequence[Episode], title: str) -> ExportReceipt | None:

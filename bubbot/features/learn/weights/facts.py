@@ -53,7 +53,7 @@ class WeightsOffered(Fact):
         weights: the digest of its weights, as `sha256:…`.
         folder: where they are on this machine; empty if only the digest was given.
         files: the files of the folder; as long as they are the same, the digest is certain.
-        by: who offers it: `terminal` or `channel:id`.
+        by: where it was offered: `terminal`, or a channel. Who it was is on the tape of that chat: this fact outlives them.
     """
 
     EVENTS = ("learn/offered",)
@@ -79,7 +79,7 @@ class WeightsAccepted(Fact):
         evaluation: the evaluation that it passed; empty if an owner accepted it by hand.
         run: the id of that evaluation.
         before: the model that new windows had before.
-        by: who accepted it; empty for the rule.
+        by: where it was accepted, as in the offer; empty for the rule.
     """
 
     EVENTS = ("learn/accepted",)
@@ -104,7 +104,7 @@ class WeightsWithdrawn(Fact):
         offer: the entry of the offer on this tape.
         model: the model.
         weights: the digest of its weights.
-        by: who took it back.
+        by: where it was taken back, as in the offer.
     """
 
     EVENTS = ("learn/withdrawn",)

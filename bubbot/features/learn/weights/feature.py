@@ -18,10 +18,12 @@ from bubbot.features.learn.weights.health import NAME, learn_health
 from bubbot.features.learn.weights.service import WeightsRules, WeightsService
 from bubbot.features.learn.weights.switching import WeightsSwitcher
 from bubbot.features.learn.weights.trial import FindTrial
+from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.gateway.requests import NotifyOwner
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.runtime.models import SessionModels
 from bubbot.settings.loader import Settings
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.store import TapeStore
@@ -75,6 +77,7 @@ class WeightsFeature:
         self._woken = asyncio.Event()
         self.is_idle = asyncio.Event()
         self._looked_at = -1
+        self._is_held = False
         self.trouble = ""
         rules = WeightsRules(
             lambda: self._section,
@@ -106,13 +109,16 @@ class WeightsFeature:
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         await self.service.load()
+        # In quarantine the original bot exports and accepts: what people allow may have changed there.
+        self._is_held = await self._kernel.open_tape(HOME_TAPE).read(QuarantineView()) is not None
         yield
 
     @property
     def _is_waiting(self) -> bool:
         """True if something that no command tells may make it act."""
         state, section = self.service.state, self._section
-        return bool(section.after or state.untold or (section.evaluation and state.open_offer))
+        may_act = section.after or state.untold or (section.evaluation and state.open_offer)
+        return bool(may_act) and not self._is_held
 
     async def _wake(self, _merged: MergeResult) -> None:
         if self._is_waiting:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bubbot.features.learn.tape import LEARN_TAPE
-from bubbot.features.learn.weights.results import format_missing
 from bubbot.features.learn.weights.state import LEARN_PROJECTION
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
 from bubbot.tape.projection import read_projection
+from bubbot.texts import Texts
 
 NAME = "learn.weights"
 
@@ -37,3 +37,10 @@ async def read_health(home: HomeReader, context: HealthContext) -> FeatureHealth
     async with home.open_tape(LEARN_TAPE) as tape:
         state = await read_projection(LEARN_PROJECTION, tape)
     return learn_health(context, options.section.after, await turns.look([*state.exports]))
+
+
+def format_missing(texts: Texts, turns: int, after: int) -> str:
+    """Say how many turns with a reward there are, and how many are missing."""
+    if not after:
+        return texts.say("learn_off")
+    return texts.say("learn_missing", turns=turns, after=after, count=max(0, after - turns))

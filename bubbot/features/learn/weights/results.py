@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -11,9 +12,9 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.learn.weights.digest import PREFIX
 from bubbot.features.learn.weights.facts import WeightsAccepted, WeightsOffered, WeightsWithdrawn
+from bubbot.features.learn.weights.health import format_missing
 from bubbot.features.learn.weights.trial import Trial
 from bubbot.shell_command import Argument, IsoTime
-from bubbot.texts import Texts
 
 MAX_LISTED = 20
 """Chats that the text names; JSON has all."""
@@ -21,7 +22,10 @@ MAX_LISTED = 20
 
 def _find_path(text: str) -> str:
     """Return a folder that is typed in a shell as it is from everywhere; a digest stays as it is."""
-    return text if not text or text.startswith(PREFIX) else str(Path(text).expanduser().absolute())
+    if not text or text.startswith(PREFIX):
+        return text
+    folder = Path(os.path.expanduser(text))  # noqa: PTH111 - a user that there is not is no error of it
+    return text if text.startswith("~") and not folder.is_absolute() else str(folder.absolute())
 
 
 class OfferArgs(Args, frozen=True):
@@ -204,7 +208,9 @@ class LearnStatus(Struct, frozen=True):
         say, trial = caller.texts.say, self.trial
         values = {"evaluation": self.evaluation, "model": self.offered.model if self.offered else ""}
         if not self.evaluation:
-            return say("learn_by_hand", accept=caller.texts.format_commands(",learn.accept"))
+            is_in_shell = caller.turn is None
+            accept = "bubbot learn accept" if is_in_shell else caller.texts.format_commands(",learn.accept")
+            return say("learn_by_hand", accept=accept)
         if trial is None or not trial.run:
             return say("learn_not_run", **values)
         values |= {"run": trial.run, "passed": str(trial.passed), "results": str(trial.results)}
@@ -216,10 +222,3 @@ class LearnStatus(Struct, frozen=True):
             return say("learn_not_compared", **values)
         sentence = "learn_passed" if self.has_passed else "learn_failed"
         return say(sentence, share=f"{self.pass_share:.0%}", **values)
-
-
-def format_missing(texts: Texts, turns: int, after: int) -> str:
-    """Say how many turns with a reward there are, and how many are missing."""
-    if not after:
-        return texts.say("learn_off")
-    return texts.say("learn_missing", turns=turns, after=after, count=max(0, after - turns))

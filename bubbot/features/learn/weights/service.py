@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,7 @@ class WeightsService:
                 files,
             )
             if is_new:
-                await self.write(WeightsOffered(model, weights, folder, files, caller.id))
+                await self.write(WeightsOffered(model, weights, folder, files, _find_place(caller)))
         log.info("weights offered", extra={"action": "learn.offered", "model": model})
         self._on_changed()
         return WeightsOffer(model, weights, section.evaluation, is_new)
@@ -170,7 +171,7 @@ class WeightsService:
             if section.evaluation:
                 raise CommandRefused("learn_not_by_hand", evaluation=section.evaluation, model=offer.fact.model)
             await self._check_folder(offer.fact)
-            await self._accept(offer, by=caller.id)
+            await self._accept(offer, by=_find_place(caller))
         self._on_changed()
         return WeightsChange(offer.fact.model, offer.fact.weights)
 
@@ -191,9 +192,11 @@ class WeightsService:
             state = await self.catch_up()
             accepted, offer = state.newest_accepted, state.open_offer
             if accepted is not None:
-                fact = WeightsWithdrawn(accepted.fact.offer, accepted.fact.model, accepted.fact.weights, caller.id)
+                fact = WeightsWithdrawn(
+                    accepted.fact.offer, accepted.fact.model, accepted.fact.weights, _find_place(caller)
+                )
             elif offer is not None:
-                fact = WeightsWithdrawn(offer.id, offer.fact.model, offer.fact.weights, caller.id)
+                fact = WeightsWithdrawn(offer.id, offer.fact.model, offer.fact.weights, _find_place(caller))
             else:
                 raise CommandRefused("learn_nothing_back")
             await self.write(fact, key=f"withdrawn:{fact.offer}")
@@ -299,6 +302,11 @@ class WeightsService:
         return sorted(found, key=lambda each: each.session)
 
 
+def _find_place(caller: Caller) -> str:
+    """Return `terminal`, or the channel of a caller. Not who it is: what they decided holds on if they are forgotten."""
+    return caller.id.partition(":")[0]
+
+
 def _has_weights(offer: WeightsOffered) -> bool:
     """Return true if the folder of an offer has its weights still; they are read only if its files seem to be the same."""
     return is_unchanged(offer) and digest_weights(Path(offer.folder))[0] == offer.weights
@@ -317,8 +325,9 @@ def _read_weights(model: str, text: str) -> tuple[str, str, tuple[WeightFile, ..
         if not DIGEST.fullmatch(text):
             raise ValueInvalid("learn_digest_invalid", value=text)
         return text, "", ()
-    folder = Path(text or model.partition("/")[2]).expanduser()
-    if not folder.is_absolute() or not folder.is_dir():
+    # Of `os.path`: a user that there is not and a name that is too long are no errors of it.
+    folder = Path(os.path.expanduser(text or model.partition("/")[2]))  # noqa: PTH111
+    if not folder.is_absolute() or not os.path.isdir(folder):  # noqa: PTH112
         raise ValueInvalid("learn_no_folder", value=text or model)
     weights, files = digest_weights(folder)
     return weights, str(folder), files

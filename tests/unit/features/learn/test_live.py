@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import stat
@@ -10,17 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from bubbot.app.bot import Bot
-from bubbot.features.learn.live.keys import KEYS_FILE
+from bubbot.errors import RlProxyFailed
+from bubbot.features.learn.live.client import RlClient
+from bubbot.features.learn.live.keys import KEYS_FILE, RlKeys
+from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
+from bubbot.gateway.facts import HomeRestored
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement
 from bubbot.runtime.compose import rebuild_sent
+from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.events import STEP_EVENT, ModelSwitched
 from bubbot.tape.query import TapeQuery
 from tests.fakes.rl_proxy import ADMIN_KEY, RlProxy, call, serving
 from tests.learn.recording import CHAT, OWN, learn_facts, recorded_by, recorder_of, recording, until
+from tests.made_settings import make_settings
 
 
 def names(entries: list[Any]) -> list[str]:
@@ -299,3 +309,120 @@ async def test_switched_off_it_ends_what_is_recorded(tmp_path: Path) -> None:
         assert proxy.sessions[0].calls[0].reward == 1.0
         assert reasons(await learn_facts(app)) == ["settings"]
         assert LEARN_TAPE in feature.traces
+
+
+async def test_a_restored_home_asks_no_proxy_until_its_release(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with serving(RlProxy()) as proxy:
+        async with recording(home, recorded_by(proxy), is_run=False) as app:
+            await app.say("hello")
+            await app.say(",rate 5")
+            recorder_of(app)._retry_at = float("inf")  # its session stays open
+            restored = HomeRestored(backup="2026-11-01", created="2026-11-01T00:00:00", head="", bubbot="1")
+            await app.features._kernel.open_tape(HOME_TAPE).append([restored.to_entry()])
+        before = [*proxy.log]
+        async with recording(home, recorded_by(proxy)) as app:
+            assert (await app.say("and now?")).text == OWN
+            await recorder_of(app).look()
+            facts = await learn_facts(app)
+        assert proxy.log == before, "the other bot may go on with that session"
+        assert names(facts).count("learn/rl_began") == 1
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_an_erased_chat_leaves_no_session_at_the_proxy_and_no_name_or_key_in_the_home(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
+    home = tmp_path / "home"
+    async with serving(RlProxy()) as proxy:
+        async with recording(home, recorded_by(proxy), is_run=not is_killed) as app:
+            await app.say("hello")
+            assert CHAT not in (home / KEYS_FILE).read_text()
+            await app.say(",reset erase")
+            if is_killed:
+                recorder_of(app)._retry_at = float("inf")  # nothing is told to the proxy when this bot ends
+            else:
+                await until(lambda: proxy.sessions[0].is_ended)
+            assert recorder_of(app)._projected.state.sessions == []
+        assert proxy.sessions[0].is_ended is not is_killed
+        async with recording(home, recorded_by(proxy)) as app:
+            await until(lambda: proxy.sessions[0].is_ended)
+            await until(lambda: "rl " not in (home / KEYS_FILE).read_text())
+            assert (await app.say("hello")).text == "answer 1"
+            recorded = [each for each in await learn_facts(app) if not each.erased]
+        assert {each.data["rl"] for each in recorded} == {proxy.sessions[1].id}
+
+
+@pytest.mark.parametrize("body", ["<html>Sign in</html>", "[" * 50_000, "[]", '"yes"'])
+async def test_what_is_no_proxy_gets_no_words_and_no_reward_counts_as_sent(tmp_path: Path, body: str) -> None:
+    client, asked = RlClient(), list[str]()
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(text=body)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server:
+        url = str(server.make_url(""))
+        async with recording(tmp_path / "home", recorded_by(RlProxy(url=url))) as bot:
+            assert (await bot.say("hello")).text == OWN
+            assert asked == ["/rl/start_session"]
+        with pytest.raises(RlProxyFailed, match="JSON"):
+            await client.set_reward(url, "key", "call", 1.0)
+        await client.aclose()
+
+
+async def test_a_proxy_that_gives_two_chats_one_session_mixes_up_none(tmp_path: Path) -> None:
+    async with serving(RlProxy()) as proxy:
+        begin = RlProxy._start
+
+        async def start(request: web.Request) -> web.Response:
+            response = await begin(proxy, request)
+            proxy.sessions[-1].id = "always-the-same"
+            return web.json_response({**json.loads(response.text or ""), "session_id": "always-the-same"})
+
+        proxy._start = start  # type: ignore[method-assign]
+        async with (
+            serving(proxy),
+            recording(tmp_path / "home", recorded_by(proxy, endpoint_sessions=[CHAT, "stdin:other"])) as app,
+        ):
+            assert (await app.say("hello")).text == "answer 1"
+            assert (await app.say("hello", chat="other")).text == OWN
+            facts = await learn_facts(app)
+            assert "answered before" in recorder_of(app).health.error
+            recorder_of(app)._retry_at = 0.0
+            assert (await app.say("well")).text == "answer 2"
+        assert names(facts).count("learn/rl_began") == 1
+
+
+async def test_keys_that_change_at_the_same_time_are_all_there(tmp_path: Path) -> None:
+    keys = RlKeys(tmp_path)
+    names_of = [f"rl {number}" for number in range(40)]
+    await asyncio.gather(*(asyncio.to_thread(keys.change, put={name: "key"}) for name in names_of))
+    assert sorted(RlKeys(tmp_path).list_sessions()) == sorted(name.removeprefix("rl ") for name in names_of)
+
+
+async def test_a_model_that_a_person_chose_for_the_chat_answers(tmp_path: Path) -> None:
+    async with serving(RlProxy()) as proxy, recording(tmp_path / "home", recorded_by(proxy)) as app:
+        assert (await app.say("hello")).text == "answer 1"
+        chosen = ModelSwitched("scripted", "hosted_vllm/default")
+        await app.tape(CHAT).append([chosen.to_entry()])
+        assert (await app.say("and now?")).text == OWN
+        by_rule = ModelSwitched("scripted", "scripted", weights=f"sha256:{'ab' * 32}", accepted=3)
+        await app.tape(CHAT).append([by_rule.to_entry()])
+        recorder_of(app)._retry_at = 0.0
+        assert (await app.say("and now?")).text.startswith("answer")
+
+
+async def test_a_turn_that_waits_while_recording_is_switched_off_is_answered(tmp_path: Path) -> None:
+    async with serving(RlProxy()) as proxy, recording(tmp_path / "home", recorded_by(proxy), is_run=False) as app:
+        recorder = recorder_of(app)
+        (feature,) = [each for each in app.features.lasting if each.name == "learn.live"]
+        assert feature.prepare is not None
+        async with recorder._locks[CHAT]:  # a session of the chat is about to end, and the proxy takes its time
+            waiting = asyncio.create_task(app.say("hello"))
+            await until(lambda: bool(recorder._locks[CHAT]._waiters))
+            (await feature.prepare(make_settings(LearnSettings(), model=ModelSettings(name="scripted"))))()
+        assert (await waiting).text == OWN
+        assert proxy.log == []

@@ -19,10 +19,12 @@ from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights import turns
 from bubbot.features.learn.weights.feature import WeightsFeature
 from bubbot.features.learn.writing import RECEIPT_SUFFIX
+from bubbot.gateway.facts import HomeRestored
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.health import HealthContext
 from bubbot.stores.sqlite.store import open_store
+from bubbot.tape.erasure import HOME_TAPE
 from bubbot.texts import Texts
 from tests.doubles import SteppingClock
 from tests.family import GROUP, MEMBER, OWNER, Family, family
@@ -177,13 +179,26 @@ class TestCutOff:
             assert len(await bench.learned("learn/ready")) == 1
             assert bench.feature.trouble == ""
 
-    async def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("folder", ["taken/exports", "~nobody-is-called-that/exports"])
+    async def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path, folder: str) -> None:
         (tmp_path / "taken").write_text("a file")
-        async with weights_bench(tmp_path, after=1, folder="taken/exports") as bench:
+        async with weights_bench(tmp_path, after=1, folder=folder) as bench:
             await bench.rate(1)
             await bench.act()
             assert "[learn] folder: " in bench.feature.trouble
             assert await bench.say("still here") != ""
+
+
+async def test_a_restored_home_exports_nothing_until_its_release(tmp_path: Path) -> None:
+    async with weights_bench(tmp_path) as bench:
+        await bench.rate(1)
+        restored = HomeRestored(backup="2026-11-01", created="2026-11-01T00:00:00", head="", bubbot="1")
+        await bench.bot.features._kernel.open_tape(HOME_TAPE).append([restored.to_entry()])
+    async with weights_bench(tmp_path, after=1) as bench:
+        await bench.act()
+        assert await bench.learned("learn/ready") == []
+        assert "1 of 1 rewarded turn" in await bench.say(",learn", "owner")
+        assert not (tmp_path / "exports").exists()
 
 
 class _Stopped(Exception):
@@ -256,3 +271,15 @@ async def test_only_owners_offer_and_only_in_person(tmp_path: Path) -> None:
         assert "owner" in (await bench.say(line, MEMBER, MEMBER))[0]
         assert "only" in (await bench.say(line, OWNER, GROUP))[0]
         assert not await bench.entries(LEARN_TAPE)
+
+
+async def test_weights_stay_in_use_if_the_owner_who_accepted_them_is_forgotten(tmp_path: Path) -> None:
+    async with family(tmp_path, ScriptedModel({"rules": []}), agents={}) as bench:
+        await bench.say(f",learn.offer openai/x weights=sha256:{'0' * 64}", OWNER, OWNER)
+        assert "openai/x" in (await bench.say(",learn.accept", OWNER, OWNER))[0]
+        await bench.say(",forget.me confirm=true", OWNER, OWNER)
+    async with family(tmp_path, ScriptedModel({"rules": []}), agents={}) as bench:
+        assert len(find_weights_feature(bench.daemon.bot).service.state.accepted) == 1
+        facts = await bench.entries(LEARN_TAPE)
+        assert all(f"tg:{OWNER}" not in str(each.payload) for each in facts)
+        assert [each.name for each in await bench.entries("bubbot/people")][-1] == "people/finished"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bubbot.features.learn.weights import switching
+from tests.e2e import inside
 from tests.evals import script
 from tests.weights import DIGEST, NEW, NEWER, OLD, RIGHT, WRONG, WeightsBench, weights_bench, write_weights
 
@@ -109,6 +110,23 @@ async def test_a_folder_without_weights_is_named(tmp_path: Path) -> None:
     folder = write_weights(tmp_path / "m", (("config.json", b"{}"),))
     async with weights_bench(tmp_path / "home") as bench:
         assert f"{folder} has no weights" in await offer(bench, weights=folder)
+
+
+@pytest.mark.parametrize("name", ["~nobody-is-called-that/second", "/" + 300 * "a"])
+async def test_a_folder_that_there_cannot_be_is_named(tmp_path: Path, name: str) -> None:
+    async with weights_bench(tmp_path / "home") as bench:
+        assert f"weights is {name}, which is no folder here" in await offer(bench, weights=name)
+        done = await asyncio.to_thread(inside.run, tmp_path / "none", "learn", "offer", NEW, "--weights", name)
+        assert b"which is no folder here" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", ["a\nb.safetensors", "a\\b.safetensors", os.fsdecode(b"a\xff.safetensors")])
+async def test_a_file_whose_name_would_have_another_digest_elsewhere_is_named(tmp_path: Path, name: str) -> None:
+    folder = write_weights(tmp_path / "second", ((name, b"w"),))
+    async with weights_bench(tmp_path / "home") as bench:
+        said = await offer(bench, weights=folder)
+        assert "rename it" in said, said
+        assert await bench.learned("learn/offered") == []
 
 
 async def test_the_name_of_the_model_may_be_its_folder(tmp_path: Path) -> None:
