@@ -606,6 +606,7 @@ class RlProxyFailed(BubbotError):
     """
 
     kind = "rl_proxy"
+    status: int = 0
 
     def __init__(self, message: str, *, status: int = 0) -> None:
         super().__init__(message)

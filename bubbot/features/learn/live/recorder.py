@@ -126,6 +126,7 @@ class LiveRecorder:
         self._moved = set[str]()
         self._looked: dict[str, tuple[tuple[int, int], int]] = {}
         self._woken = asyncio.Event()
+        self._looking = asyncio.Lock()
         self._is_held = False
         self._beginning = asyncio.Lock()
         self._has_orphans = True
@@ -202,7 +203,11 @@ class LiveRecorder:
                     await model.aclose()
 
     async def look(self) -> None:
-        """Send the rewards that are owed, and end the sessions whose time has come."""
+        """Send the rewards that are owed, and end the sessions whose time has come. Two looks come one after the other."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         state = await self._projected.catch_up()
         for found in [] if self._is_held else [*state.sessions]:
             lock = self._locks[found.session]

@@ -16,7 +16,7 @@ from tests.planting import found, plants
 
 SOURCES = [
     *sorted((ROOT / "bubbot" / "ops" / "doctor").glob("*.py")),
-    *sorted((ROOT / "bubbot" / "features").glob("*/checks.py")),
+    *sorted((ROOT / "bubbot" / "features").rglob("checks.py")),
     ROOT / "bubbot" / "gateway" / "quarantine.py",
 ]
 TESTS = [
@@ -134,6 +134,8 @@ NOT_RUN = {
     "disk.network": "moves the home to another disk",
     "disk.scarce": "names what takes the room, which a person has to choose from",
     "doctor.failed": "installs a bubbot that is newer than this one",
+    "learn.late": "opens the settings; judgements that came too late stay so",
+    "learn.unreachable": "opens the settings; what is wrong may be the proxy",
     "otel.refused": "opens the settings; what is wrong may be the receiver",
     "otel.packages_missing": "installs packages from the network",
     "limits.memory": "names what takes the memory, which a person has to choose from",

@@ -16,6 +16,7 @@ from bubbot.features.learn.live.facts import RlRewardLate, RlSessionBegan, RlSes
 from bubbot.features.learn.live.health import read_health
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
+from bubbot.home import Home
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import HealthContext
 from bubbot.stores.inmemory import InMemoryStore
@@ -25,6 +26,7 @@ from bubbot.texts import Texts
 from tests.doubles import START
 from tests.fakes.rl_proxy import RlProxy, serving
 from tests.learn.recording import recorded_by, recording
+from tests.planting import found, look, mend, mends, plants, table
 
 CHATS = ["telegram:42"]
 
@@ -44,9 +46,10 @@ def tape(memory_store: InMemoryStore) -> TapeService:
 
 
 async def ids(home: HomeReader) -> list[str]:
-    return [finding.id for finding in [*await check_endpoint(home), *await check_late(home)]]
+    return [*found([*await check_endpoint(home), *await check_late(home)])]
 
 
+@plants("learn.ok", "learn.default_key", "learn.no_chats", "learn.unreachable", "learn.unencrypted")
 async def test_it_says_where_calls_go_and_what_is_unsafe_or_away(tape: TapeService) -> None:
     assert await ids(reader(tape)) == []
     async with serving(RlProxy()) as proxy:
@@ -60,6 +63,26 @@ async def test_it_says_where_calls_go_and_what_is_unsafe_or_away(tape: TapeServi
     assert await ids(reader(tape, endpoint="http://proxy.invalid:1")) == ["learn.unencrypted", "learn.unreachable"]
 
 
+@mends("learn.default_key", "learn.no_chats", "learn.unencrypted")
+@pytest.mark.parametrize(
+    ("finding", "key", "wrong", "right"),
+    [
+        ("learn.default_key", "endpoint_key", DEFAULT_KEY, "another"),
+        ("learn.no_chats", "endpoint_sessions", [], CHATS),
+        ("learn.unencrypted", "endpoint", "http://proxy.invalid:1", "https://proxy.invalid:1"),
+    ],
+)
+def test_the_command_of_a_finding_mends_it(
+    tmp_path: Path, finding: str, key: str, wrong: object, right: object
+) -> None:
+    home = Home(tmp_path / "plain")
+    home.path.mkdir()
+    good = {"endpoint": "http://127.0.0.1:1", "endpoint_key": "a key", "endpoint_sessions": CHATS}
+    home.config.write_text(f"[learn]\n{table(**{**good, key: wrong})}")
+    mend(lambda: look("learn.live", home), finding, tmp_path, text=f"[learn]\n{table(**{**good, key: right})}")
+
+
+@plants("learn.late")
 async def test_it_counts_judgements_that_came_too_late(tape: TapeService) -> None:
     facts = [
         RlSessionBegan("telegram:42", "home/1", "rl-1", "http://127.0.0.1:1"),
@@ -68,7 +91,7 @@ async def test_it_counts_judgements_that_came_too_late(tape: TapeService) -> Non
     ]
     await tape.append([fact.to_entry() for fact in facts])
     home = reader(tape, endpoint="http://127.0.0.1:1")
-    (finding,) = await check_late(home)
+    (finding,) = found(await check_late(home)).values()
     assert finding.id == "learn.late"
     assert finding.cause.startswith("1 judgements came after")
     context = HealthContext(Texts(), timestamp(START), "UTC")
