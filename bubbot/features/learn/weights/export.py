@@ -83,17 +83,20 @@ def _find_path(home: Path, folder: str, name: str) -> Path:
 def _take_receipt(path: Path, episodes: Sequence[Episode], title: str) -> ExportReceipt | None:
     """Return the receipt of a whole export that a killed process left; None if it has to be written.
 
-    A file that was named before its receipt is removed: it is not known to be whole.
+    A receipt gets its name before its file: one whose file is unfinished still is removed with it.
 
     Raises:
         ConfigError: there is a file with its name that such a process did not write.
     """
     receipt_path = path.with_name(path.name + RECEIPT_SUFFIX)
-    half_receipt = receipt_path.with_name(receipt_path.name + UNFINISHED)
     if not path.exists() and not receipt_path.exists():
         return None
-    if path.exists() and not receipt_path.exists() and half_receipt.exists():
-        path.unlink()
+    if not path.exists() and path.with_name(path.name + UNFINISHED).exists():
+        for each in (
+            receipt_path,
+            receipt_path.with_name(receipt_path.name + UNFINISHED),
+        ):  # it may have both names still
+            each.unlink(missing_ok=True)
         return None
     wrong = ConfigError(
         f"{path} or its receipt is there already, and is not the export that is due: move both elsewhere, and it is written"

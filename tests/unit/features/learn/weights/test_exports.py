@@ -143,16 +143,16 @@ class TestCutOff:
             assert path.stat().st_mtime_ns == before.st_mtime_ns
             assert (fact["turns"], fact["sha256"]) == (1, sha256(path.read_bytes()).hexdigest())
 
-    @pytest.mark.parametrize("left", ["part", "file", "half file"])
+    @pytest.mark.parametrize("left", ["part", "receipt", "receipt with both names"])
     async def test_what_is_not_known_to_be_whole_is_written_again(self, tmp_path: Path, left: str) -> None:
         path = tmp_path / "exports" / NAME
         path.parent.mkdir(parents=True)
-        receipt = path.with_name(f"{NAME}{RECEIPT_SUFFIX}.part")
+        path.with_name(f"{NAME}.part").write_bytes(b"{")
+        receipt = path.with_name(NAME + RECEIPT_SUFFIX)
         if left != "part":
-            path.write_bytes(b"{" if left == "half file" else b"{}\n")
-            receipt.write_bytes(b"")
-        else:
-            path.with_name(f"{NAME}.part").write_bytes(b"{")
+            receipt.write_bytes(b"{}")
+        if left == "receipt with both names":
+            receipt.with_name(f"{receipt.name}.part").hardlink_to(receipt)
         async with weights_bench(tmp_path, after=1) as bench:
             await bench.rate(1)
             await bench.act()
