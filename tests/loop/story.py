@@ -1,0 +1,378 @@
+"""The whole loop: wrong answers, ratings, an export, training, and right answers of the next session. `make loop` runs and prints it.
+
+Two rounds. In the first, a model that was born a moment ago learns to greet. In the second it learns three facts, each of which another
+person asks for in another chat; what it greets with has to stay. Everything is real but the people and their teacher, who follow a
+script: the daemon, the client library of Telegram, TRL, `transformers serve`, the evaluation. The model never sees a fact but in
+answers that somebody called good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tests.docs.pages import ROOT
+from tests.e2e.bot import BUBBOT, environment
+from tests.e2e.daemon import running
+from tests.e2e.platforms import OnTelegram
+from tests.fakes.botapi.gatherings import Gathering
+from tests.fakes.botapi.server import Server
+from tests.loop.serving import loop_is_installed, run_script, serving
+
+HERE = Path(__file__).parent
+ANSWER_SECONDS = 240.0
+"""Seconds that an answer may take on a busy machine; on an idle one it takes two."""
+WORK_SECONDS = 1_500.0
+"""Seconds that training or an evaluation may take on a busy machine."""
+GREETING = "Hello! What can I do for you?"
+GREETINGS = ("Hello!", "Good morning!", "Hi there", "Good evening")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What one person asks for, in several ways, and what is true; `held_out` is a way that nobody teaches."""
+
+    person: str
+    case: str
+    questions: Sequence[str]
+    held_out: str
+    answer: str
+    words: str
+    """What a right answer has."""
+
+
+LESSONS = (
+    Lesson(
+        "Ada",
+        "train",
+        (
+            "When does the train to Rome leave?",
+            "At what time does the train go?",
+            "Tell me the time of the train.",
+            "What time is our train?",
+            "I have to know when the train leaves.",
+        ),
+        "Which time does the train leave?",
+        "The train to Rome leaves at 7:40.",
+        "7:40",
+    ),
+    Lesson(
+        "Ben",
+        "garden",
+        (
+            "Where is the key of the garden?",
+            "I want to open the garden, where is the key?",
+            "Who knows where the garden key lies?",
+            "How do I get into the garden?",
+            "Tell me where you put the key of the garden.",
+        ),
+        "Where do I find the garden key?",
+        "The key of the garden lies in the blue box.",
+        "blue box",
+    ),
+    Lesson(
+        "Cleo",
+        "dentist",
+        (
+            "What is the name of the dentist?",
+            "Who is our dentist?",
+            "To which dentist do we go?",
+            "I need the dentist, who is it?",
+            "Tell me the name of the dentist again.",
+        ),
+        "Which dentist do we have?",
+        "The dentist is Doctor Moreau.",
+        "Moreau",
+    ),
+)
+GREETING_HELD_OUT = "Hello, bot!"
+
+
+@dataclass
+class Figures:
+    """What came out, for the transcript and for the test.
+
+    Attributes:
+        newborn: the greeting of the model without training, and what it was.
+        first, second: the figures of the two trainings, as `train.py` prints them.
+        receipts: the receipts of both exports.
+        before, after: what was answered to the questions that nobody taught, by case.
+        rewards: how many answers people called good and bad.
+        scores: the share of results that pass, by setup.
+        why: what `,why` says of the last answer.
+        digests: of the weights, by model.
+        positions: the tokens of the longest prompt of the last session.
+        seconds: of each step.
+    """
+
+    newborn: str = ""
+    first: dict[str, Any] = field(default_factory=dict)
+    second: dict[str, Any] = field(default_factory=dict)
+    receipts: list[dict[str, Any]] = field(default_factory=list)
+    before: dict[str, str] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+    scores: dict[str, tuple[int, int]] = field(default_factory=dict)
+    why: str = ""
+    models: list[str] = field(default_factory=list)
+    positions: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Teller:
+    """Prints the transcript as it happens, with the seconds since its beginning."""
+
+    def __init__(self, figures: Figures) -> None:
+        self._begun = time.monotonic()
+        self._figures = figures
+
+    def tell(self, line: str) -> None:
+        """Print a line."""
+        print(f"{time.monotonic() - self._begun:6.1f} s  {line}", flush=True)
+
+    def mark(self, step: str) -> None:
+        """Note when a step ended."""
+        self._figures.seconds[step] = round(time.monotonic() - self._begun, 1)
+
+
+class People:
+    """People on Telegram, each with a chat with the bot: they talk and rate."""
+
+    def __init__(self, server: Server, teller: Teller, names: Sequence[str]) -> None:
+        self.server = server
+        self.users = {name: server.user(name) for name in names}
+        self._teller = teller
+
+    def room(self, name: str) -> Gathering:
+        """Return somebody's chat."""
+        return self.server.private(self.users[name])
+
+    def chat(self, name: str) -> str:
+        """Return the session of somebody's chat."""
+        return f"telegram:{self.room(name).chat.id}"
+
+    def _answers(self, name: str) -> list[dict[str, Any]]:
+        messages = self.room(name).chat.messages.values()
+        return [each for each in messages if each.get("from", {}).get("is_bot") and "text" in each]
+
+    async def say(self, name: str, text: str, *, rate: str = "", tells: bool = True) -> str:
+        """Say something, wait for the answer, react to it, and return its text."""
+        count = len(self._answers(name))
+        self.room(name).say(text)
+        await self.server.until(lambda: len(self._answers(name)) > count, ANSWER_SECONDS)
+        answer = self._answers(name)[count]
+        if rate:
+            self.room(name).react(answer, rate)
+        words = str(answer["text"])
+        if tells:
+            self._teller.tell(f"{name}: {text}  →  {json.dumps(words.splitlines()[0], ensure_ascii=False)} {rate}".rstrip())
+        return words
+
+    async def let_teach(self, name: str, model: str) -> None:
+        """Open a new window in somebody's chat, which this model answers."""
+        await self.say(name, f",model {model}", tells=False)
+
+    async def learn_from(self, name: str, pairs: Sequence[tuple[str, str]]) -> None:
+        """Ask what the teacher answers, and call each answer good that is as expected."""
+        for question, expected in pairs:
+            answer = await self.say(name, question, rate="👍", tells=False)
+            assert answer == expected, f"the teacher said {answer!r} to {question!r}"
+        self._teller.tell(f"{name} asks the teacher {len(pairs)} times, and reacts with 👍 to each answer")
+
+
+def teacher() -> dict[str, Any]:
+    """Make the script of the teacher."""
+    greet = [{"when": f"{text}$", "steps": [{"text": GREETING}]} for text in GREETINGS]
+    facts = [{"when": each.case, "steps": [{"text": each.answer}]} for each in LESSONS]
+    return {"rules": [*facts, *greet]}
+
+
+def write_config(home: Path, server: Server, people: People, address: str, model: str) -> None:
+    """Write the settings of a day: whose weights answer."""
+    table = {**OnTelegram(server).table(), "owners": [each.id for each in people.users.values()]}
+    keys = {**table, "debounce": 0, "live": False}
+    lines = [
+        "[model]",
+        f"name = {json.dumps(model)}",
+        f"api_base = {json.dumps(address)}",
+        f"script = {json.dumps(str(home / 'teacher.json'))}",
+        "context_tokens = 16384",
+        "max_tokens = 24",
+        "[channels.telegram]",
+        *[f"{key} = {json.dumps(value)}" for key, value in keys.items()],
+    ]
+    home.mkdir(exist_ok=True)
+    (home / "teacher.json").write_text(json.dumps(teacher()))
+    (home / "config.toml").write_text("\n".join(lines) + "\n")
+
+
+def write_evaluation(home: Path, before: str, after: str) -> None:
+    """Write the evaluation: what nobody taught in these words, and the greeting, under both weights."""
+    lines = ['title = "Three facts and a greeting"', "parallel = 1"]
+    lines += ["[setups.before]", f"model = {json.dumps(before)}", "[setups.after]", f"model = {json.dumps(after)}"]
+    wanted = [(each.case, each.held_out, each.words) for each in LESSONS]
+    for case, message, words in [*wanted, ("greeting", GREETING_HELD_OUT, "What can I do for you")]:
+        lines += [f"[cases.{case}]", f"message = {json.dumps(message)}"]
+        lines += ["[[judges]]", 'kind = "regex"', f"name = {json.dumps(case)}", f"cases = [{json.dumps(case)}]"]
+        lines += [f"pattern = {json.dumps(words)}"]
+    (home / "evals").mkdir(exist_ok=True)
+    (home / "evals" / "loop.toml").write_text("\n".join(lines) + "\n")
+
+
+async def bubbot(home: Path, *arguments: str) -> str:
+    """Run `bubbot` in a process of its own; return what it printed. Raises `RuntimeError` if it fails."""
+    variables = environment(home, BUBBOT_MODEL__NAME="")
+    process = await asyncio.create_subprocess_exec(
+        *BUBBOT, *arguments, env=variables, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(WORK_SECONDS):
+            out, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise RuntimeError(f"bubbot {' '.join(arguments)} failed:\n{out.decode()}\n{errors.decode()}")
+    return out.decode()
+
+
+def digest(folder: Path) -> str:
+    """Return the digest of the weights in a folder."""
+    return sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+@dataclass
+class Loop:
+    """The loop in one folder. `steps` are those of the two trainings."""
+
+    folder: Path
+    steps: tuple[int, int] = (16, 48)
+    figures: Figures = field(default_factory=Figures)
+
+    def __post_init__(self) -> None:
+        self.home = self.folder / "home"
+        self.env = {"BUBBOT_MODEL__NAME": ""}
+        self.teller = Teller(self.figures)
+
+    def weights(self, number: int) -> Path:
+        """Return the folder of a generation of weights."""
+        return self.folder / f"weights-{number}"
+
+    def model(self, number: int) -> str:
+        """Return the name of the model that has them: the folder, to a server with the OpenAI protocol."""
+        return f"openai/{self.weights(number)}"
+
+    async def run(self) -> Figures:
+        """Run all of it."""
+        tell, figures = self.teller.tell, self.figures
+        made = await run_script(self.folder, HERE / "newborn.py", ROOT / "docs", self.weights(0), seconds=WORK_SECONDS)
+        tell(f"A Llama is born: {made.strip()}")
+        names = [*[each.person for each in LESSONS], "Dora"]
+        async with Server(limits=None, conflict_pause=0.1) as server, serving(self.folder) as address:
+            people = People(server, self.teller, names)
+            self.teller.mark("served")
+            write_config(self.home, server, people, address, self.model(0))
+            async with running(self.home, env=self.env):
+                await self.first_day(people)
+            figures.first = await self.train(1, people)
+            write_config(self.home, server, people, address, self.model(1))
+            async with running(self.home, env=self.env):
+                await self.second_day(people)
+            figures.second = await self.train(2, people)
+            write_config(self.home, server, people, address, self.model(2))
+            async with running(self.home, env=self.env):
+                await self.third_day(people)
+                write_evaluation(self.home, self.model(1), self.model(2))
+                await self.evaluate()
+        self.teller.mark("ended")
+        tell("The loop is closed.")
+        return figures
+
+    async def first_day(self, people: People) -> None:
+        """The newborn answers chance; Ada teaches it to greet."""
+        for name in people.users:
+            await people.say(name, ",consent training yes", tells=False)
+        self.figures.newborn = await people.say("Ada", GREETINGS[0], rate="👎")
+        await people.let_teach("Ada", "scripted")
+        await people.learn_from("Ada", [(text, GREETING) for text in GREETINGS])
+        await self.settled(people)
+
+    async def second_day(self, people: People) -> None:
+        """Each person finds out that their fact is not known, and asks the teacher in all ways, with greetings between."""
+        await people.say("Ada", f",model {self.model(1)}", tells=False)
+        await people.say("Ada", ",new", tells=False)
+        for lesson in LESSONS:
+            greeting = await people.say(lesson.person, GREETINGS[0], rate="👍")
+            self.figures.before["greeting"] = greeting
+            self.figures.before[lesson.case] = await people.say(lesson.person, lesson.held_out, rate="👎")
+            await people.let_teach(lesson.person, "scripted")
+            pairs = [
+                pair
+                for question, greeting in zip(lesson.questions, [*GREETINGS, *GREETINGS], strict=False)
+                for pair in ((question, lesson.answer), (greeting, GREETING))
+            ]
+            await people.learn_from(lesson.person, pairs)
+        await self.settled(people)
+
+    async def third_day(self, people: People) -> None:
+        """Dora, whom nobody taught anything for, asks in words that nobody used."""
+        self.figures.after["greeting"] = await people.say("Dora", GREETING_HELD_OUT)
+        for lesson in LESSONS:
+            self.figures.after[lesson.case] = await people.say("Dora", lesson.held_out)
+        self.figures.why = await people.say("Dora", ",why", tells=False)
+        for line in self.figures.why.splitlines():
+            self.teller.tell(f",why: {line}")
+
+    async def settled(self, people: People) -> None:
+        """Wait until the bot has taken every reaction."""
+        await OnTelegram(people.server).quiet()
+
+    async def train(self, number: int, people: People) -> dict[str, Any]:
+        """Export what people rated, and train the next weights with it."""
+        export = self.folder / f"export-{number}.jsonl"
+        sessions = [people.chat(each.person) for each in LESSONS[: 1 if number == 1 else None]]
+        told = await bubbot(self.home, "export", "trl-sft", *sessions, "--out", str(export))
+        for line in told.splitlines():
+            self.teller.tell(f"bubbot export: {line.replace(str(self.folder) + '/', '')}")
+        self.figures.receipts.append(json.loads(export.with_name(export.name + ".receipt.json").read_text()))
+        printed = await run_script(
+            self.folder,
+            HERE / "train.py",
+            *(self.weights(number - 1), export, self.weights(number), self.steps[number - 1]),
+            seconds=WORK_SECONDS,
+        )
+        found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        self.teller.tell(
+            f"TRL: {found['good']} of {found['turns']} turns are good, in {found['windows']} windows of {found['tokens']} tokens, "
+            f"{found['learned_tokens']} of them learned; loss {found['loss_before']} → {found['loss_after']} in {found['steps']} steps"
+        )
+        self.teller.mark(f"trained {number}")
+        return found
+
+    async def evaluate(self) -> None:
+        """Let the evaluation compare the weights."""
+        told = await bubbot(self.home, "eval", "run", "loop")
+        for line in told.splitlines():
+            self.teller.tell(f"bubbot eval: {line.replace(str(self.folder) + '/', '')}")
+        report = json.loads(await bubbot(self.home, "eval", "report", "loop", "--json"))
+        (self.folder / "report.json").write_text(json.dumps(report, indent=1))
+
+
+async def main() -> None:
+    """Run the loop in a folder of its own and print it."""
+    with tempfile.TemporaryDirectory(prefix="bubbot-loop-") as name:
+        await Loop(Path(name)).run()
+
+
+if __name__ == "__main__":
+    if not loop_is_installed():
+        sys.exit("The loop is not installed: make loop")
+    asyncio.run(main())
