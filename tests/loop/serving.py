@@ -36,6 +36,7 @@ def offline(folder: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TRANSFORMERS_VERBOSITY": "error",
+        "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait for others leave the processor to them
     }
 
 

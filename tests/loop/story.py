@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.e2e.daemon import running
 from tests.e2e.platforms import OnTelegram
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
+from tests.loop.gateway import TEACHER, Gateway, opened
 from tests.loop.serving import loop_is_installed, run_script, serving
 
 HERE = Path(__file__).parent
@@ -101,28 +101,25 @@ class Figures:
     """What came out, for the transcript and for the test.
 
     Attributes:
-        newborn: the greeting of the model without training, and what it was.
-        first, second: the figures of the two trainings, as `train.py` prints them.
-        receipts: the receipts of both exports.
-        before, after: what was answered to the questions that nobody taught, by case.
-        rewards: how many answers people called good and bad.
-        scores: the share of results that pass, by setup.
+        newborn: what the untrained model said to a greeting.
+        trainings: the figures of the trainings, as `train.py` prints them.
+        receipts: the receipts of their exports.
+        before: what the first weights answered to the questions that nobody taught, by case.
+        after: what the second weights answered to them.
+        passed: whether the evaluation let them pass, by setup and case.
         why: what `,why` says of the last answer.
-        digests: of the weights, by model.
-        positions: the tokens of the longest prompt of the last session.
-        seconds: of each step.
+        longest: the tokens of the longest prompt of the last session.
+        seconds: since the beginning, at the end of each step.
     """
 
     newborn: str = ""
-    first: dict[str, Any] = field(default_factory=dict)
-    second: dict[str, Any] = field(default_factory=dict)
+    trainings: list[dict[str, Any]] = field(default_factory=list)
     receipts: list[dict[str, Any]] = field(default_factory=list)
     before: dict[str, str] = field(default_factory=dict)
     after: dict[str, str] = field(default_factory=dict)
-    scores: dict[str, tuple[int, int]] = field(default_factory=dict)
+    passed: dict[str, dict[str, bool]] = field(default_factory=dict)
     why: str = ""
-    models: list[str] = field(default_factory=list)
-    positions: int = 0
+    longest: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -143,12 +140,13 @@ class Teller:
 
 
 class People:
-    """People on Telegram, each with a chat with the bot: they talk and rate."""
+    """People on Telegram, each with a chat with the bot: they talk, and rate what was answered a little later."""
 
     def __init__(self, server: Server, teller: Teller, names: Sequence[str]) -> None:
         self.server = server
         self.users = {name: server.user(name) for name in names}
         self._teller = teller
+        self._unrated: list[tuple[Gathering, dict[str, Any], str]] = []
 
     def room(self, name: str) -> Gathering:
         """Return somebody's chat."""
@@ -168,15 +166,24 @@ class People:
         self.room(name).say(text)
         await self.server.until(lambda: len(self._answers(name)) > count, ANSWER_SECONDS)
         answer = self._answers(name)[count]
+        self.rate()  # the bot knows by now under which ids its earlier answers arrived
         if rate:
-            self.room(name).react(answer, rate)
+            self._unrated.append((self.room(name), answer, rate))
         words = str(answer["text"])
         if tells:
-            self._teller.tell(f"{name}: {text}  →  {json.dumps(words.splitlines()[0], ensure_ascii=False)} {rate}".rstrip())
+            self._teller.tell(
+                f"{name}: {text}  →  {json.dumps(words.splitlines()[0], ensure_ascii=False)} {rate}".rstrip()
+            )
         return words
 
+    def rate(self) -> None:
+        """React to the answers that are not rated yet."""
+        for room, answer, rate in self._unrated:
+            room.react(answer, rate)
+        self._unrated.clear()
+
     async def let_teach(self, name: str, model: str) -> None:
-        """Open a new window in somebody's chat, which this model answers."""
+        """Let a model answer in somebody's chat."""
         await self.say(name, f",model {model}", tells=False)
 
     async def learn_from(self, name: str, pairs: Sequence[tuple[str, str]]) -> None:
@@ -184,14 +191,8 @@ class People:
         for question, expected in pairs:
             answer = await self.say(name, question, rate="👍", tells=False)
             assert answer == expected, f"the teacher said {answer!r} to {question!r}"
-        self._teller.tell(f"{name} asks the teacher {len(pairs)} times, and reacts with 👍 to each answer")
-
-
-def teacher() -> dict[str, Any]:
-    """Make the script of the teacher."""
-    greet = [{"when": f"{text}$", "steps": [{"text": GREETING}]} for text in GREETINGS]
-    facts = [{"when": each.case, "steps": [{"text": each.answer}]} for each in LESSONS]
-    return {"rules": [*facts, *greet]}
+        words = " and ".join(json.dumps(question) for question, _ in pairs)
+        self._teller.tell(f"{name}, in a new window with the teacher: {words} 👍")
 
 
 def write_config(home: Path, server: Server, people: People, address: str, model: str) -> None:
@@ -202,14 +203,12 @@ def write_config(home: Path, server: Server, people: People, address: str, model
         "[model]",
         f"name = {json.dumps(model)}",
         f"api_base = {json.dumps(address)}",
-        f"script = {json.dumps(str(home / 'teacher.json'))}",
         "context_tokens = 16384",
         "max_tokens = 24",
         "[channels.telegram]",
         *[f"{key} = {json.dumps(value)}" for key, value in keys.items()],
     ]
     home.mkdir(exist_ok=True)
-    (home / "teacher.json").write_text(json.dumps(teacher()))
     (home / "config.toml").write_text("\n".join(lines) + "\n")
 
 
@@ -244,11 +243,6 @@ async def bubbot(home: Path, *arguments: str) -> str:
     return out.decode()
 
 
-def digest(folder: Path) -> str:
-    """Return the digest of the weights in a folder."""
-    return sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-
-
 @dataclass
 class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
@@ -276,20 +270,27 @@ class Loop:
         made = await run_script(self.folder, HERE / "newborn.py", ROOT / "docs", self.weights(0), seconds=WORK_SECONDS)
         tell(f"A Llama is born: {made.strip()}")
         names = [*[each.person for each in LESSONS], "Dora"]
-        async with Server(limits=None, conflict_pause=0.1) as server, serving(self.folder) as address:
+        gateway = Gateway({each.case: each.answer for each in LESSONS}, GREETING)
+        async with (
+            Server(limits=None, conflict_pause=0.1) as server,
+            serving(self.folder) as gateway.behind,
+            opened(gateway) as address,
+        ):
             people = People(server, self.teller, names)
             self.teller.mark("served")
             write_config(self.home, server, people, address, self.model(0))
             async with running(self.home, env=self.env):
                 await self.first_day(people)
-            figures.first = await self.train(1, people)
+            await self.train(1, people)
             write_config(self.home, server, people, address, self.model(1))
             async with running(self.home, env=self.env):
                 await self.second_day(people)
-            figures.second = await self.train(2, people)
+            await self.train(2, people)
             write_config(self.home, server, people, address, self.model(2))
+            gateway.lengths.clear()
             async with running(self.home, env=self.env):
                 await self.third_day(people)
+                figures.longest = max(gateway.lengths)
                 write_evaluation(self.home, self.model(1), self.model(2))
                 await self.evaluate()
         self.teller.mark("ended")
@@ -301,8 +302,10 @@ class Loop:
         for name in people.users:
             await people.say(name, ",consent training yes", tells=False)
         self.figures.newborn = await people.say("Ada", GREETINGS[0], rate="👎")
-        await people.let_teach("Ada", "scripted")
-        await people.learn_from("Ada", [(text, GREETING) for text in GREETINGS])
+        await people.let_teach("Ada", f"openai/{TEACHER}")
+        for text in GREETINGS:
+            await people.say("Ada", ",new", tells=False)
+            await people.learn_from("Ada", [(text, GREETING)])
         await self.settled(people)
 
     async def second_day(self, people: People) -> None:
@@ -313,13 +316,11 @@ class Loop:
             greeting = await people.say(lesson.person, GREETINGS[0], rate="👍")
             self.figures.before["greeting"] = greeting
             self.figures.before[lesson.case] = await people.say(lesson.person, lesson.held_out, rate="👎")
-            await people.let_teach(lesson.person, "scripted")
-            pairs = [
-                pair
-                for question, greeting in zip(lesson.questions, [*GREETINGS, *GREETINGS], strict=False)
-                for pair in ((question, lesson.answer), (greeting, GREETING))
-            ]
-            await people.learn_from(lesson.person, pairs)
+            await people.let_teach(lesson.person, f"openai/{TEACHER}")
+            for number, question in enumerate(lesson.questions):
+                await people.say(lesson.person, ",new", tells=False)
+                pairs = [(question, lesson.answer), (GREETINGS[number % len(GREETINGS)], GREETING)]
+                await people.learn_from(lesson.person, pairs[:: -1 if number % 2 else 1])
         await self.settled(people)
 
     async def third_day(self, people: People) -> None:
@@ -332,10 +333,13 @@ class Loop:
             self.teller.tell(f",why: {line}")
 
     async def settled(self, people: People) -> None:
-        """Wait until the bot has taken every reaction."""
-        await OnTelegram(people.server).quiet()
+        """Let people rate the last answers, and wait until the bot has taken every reaction."""
+        platform = OnTelegram(people.server)
+        await platform.quiet()
+        people.rate()
+        await platform.quiet()
 
-    async def train(self, number: int, people: People) -> dict[str, Any]:
+    async def train(self, number: int, people: People) -> None:
         """Export what people rated, and train the next weights with it."""
         export = self.folder / f"export-{number}.jsonl"
         sessions = [people.chat(each.person) for each in LESSONS[: 1 if number == 1 else None]]
@@ -351,11 +355,11 @@ class Loop:
         )
         found: dict[str, Any] = json.loads(printed.splitlines()[-1])
         self.teller.tell(
-            f"TRL: {found['good']} of {found['turns']} turns are good, in {found['windows']} windows of {found['tokens']} tokens, "
-            f"{found['learned_tokens']} of them learned; loss {found['loss_before']} → {found['loss_after']} in {found['steps']} steps"
+            f"TRL: {found['good']} of {found['turns']} turns are good, in {found['windows']} windows of up to {found['longest']} tokens; "
+            f"{found['learned']} tokens are learned; loss {found['losses'][0]} → {found['losses'][-1]} in {len(found['losses'])} steps"
         )
+        self.figures.trainings.append(found)
         self.teller.mark(f"trained {number}")
-        return found
 
     async def evaluate(self) -> None:
         """Let the evaluation compare the weights."""
@@ -363,7 +367,8 @@ class Loop:
         for line in told.splitlines():
             self.teller.tell(f"bubbot eval: {line.replace(str(self.folder) + '/', '')}")
         report = json.loads(await bubbot(self.home, "eval", "report", "loop", "--json"))
-        (self.folder / "report.json").write_text(json.dumps(report, indent=1))
+        for each in report["results"]:
+            self.figures.passed.setdefault(each["setup"], {})[each["case"]] = each["has_passed"]
 
 
 async def main() -> None:

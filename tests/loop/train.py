@@ -71,7 +71,9 @@ def join(windows: list[Window]) -> dict[str, torch.Tensor]:
         positions += range(shared, len(window.tokens))
         parts += [number] * (len(window.tokens) - shared)
     part = torch.tensor(parts)
-    sees = torch.ones(len(parts), len(parts), dtype=torch.bool).tril() & ((part[None] == 0) | (part[None] == part[:, None]))
+    sees = torch.ones(len(parts), len(parts), dtype=torch.bool).tril() & (
+        (part[None] == 0) | (part[None] == part[:, None])
+    )
     return {
         "input_ids": torch.tensor([tokens]),
         "labels": torch.tensor([labels]),
@@ -101,7 +103,6 @@ def main(weights: Path, export: Path, folder: Path, steps: int) -> None:
             warmup_steps=3,
             weight_decay=0.0,
             max_length=None,
-            loss_type="chunked_nll",
             bf16=False,
             gradient_checkpointing=False,
             use_cpu=True,
