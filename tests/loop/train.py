@@ -62,7 +62,7 @@ def tokenize(turn: dict[str, Any], tokenizer: PreTrainedTokenizerBase) -> tuple[
 
 def join(windows: list[Window]) -> dict[str, torch.Tensor]:
     """Return one sequence of all windows, with positions and a mask that keep them apart."""
-    shared = len(commonprefix([window.tokens for window in windows]))
+    shared = len(commonprefix([window.tokens for window in windows]))  # noqa: RUF071 - of lists, not of paths
     first = windows[0]
     tokens, labels, positions, parts = first.tokens[:shared], first.labels[:shared], [*range(shared)], [0] * shared
     for number, window in enumerate(windows, 1):
