@@ -39,6 +39,8 @@ class ModelCall:
         cost: in US dollars, once the call is over; None if nobody knows its price.
         span: the id of the step in traces, 16 hex digits, if a middleware gave it one: the step records it. A repeated call has
             that of the first.
+        weights: the digest of the weights that answered, once the call is over, if a middleware is certain of them: the step
+            records it.
     """
 
     turn: Turn
@@ -50,6 +52,7 @@ class ModelCall:
     is_sent: bool = False
     cost: float | None = None
     span: str = ""
+    weights: str = ""
 
 
 @dataclass(frozen=True, slots=True)

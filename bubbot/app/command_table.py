@@ -57,6 +57,9 @@ COMMANDS: Mapping[str, CommandRow] = {
     "access": CommandRow("Change", "manage who may talk to the bot", "bubbot.features.access.commands"),
     "view": CommandRow("Change", "show a chat what goes on in another one", "bubbot.features.views.commands"),
     "judge": CommandRow("Change", "judge answers, and list judgements", "bubbot.features.judge.commands"),
+    "learn": CommandRow(
+        "Change", "offer newer weights, accept them, take them back", "bubbot.features.learn.weights.commands"
+    ),
     "task": CommandRow("Change", "run tasks: steps under a contract", "bubbot.features.tasks.commands"),
     "init": CommandRow("Set up", "set up a bot: name, model, accounts", "bubbot.cli.init"),
     "model": CommandRow("Set up", "install the demonstration model", "bubbot.cli.model"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
     from bubbot.features.budget.limits import ModelFacts
     from bubbot.features.budget.settings import BudgetSettings
     from bubbot.features.learn.commands import LearnOptions
+    from bubbot.features.learn.settings import LearnSettings
+    from bubbot.features.learn.weights.commands import WeightsOptions
+    from bubbot.features.learn.weights.turns import RewardedTurns
     from bubbot.features.memory.opening import MemoryCommandOptions
     from bubbot.features.people.commands import PeopleOptions
     from bubbot.features.strategies.compare import StrategyComparer
     from bubbot.features.usage.reporter import UsageReporter
     from bubbot.features.views.commands import ViewOptions
+    from bubbot.runtime.context.strategy import ContextStrategies
+    from bubbot.tape.store import TapeStore
 
 
 def configured_people(settings: Settings) -> dict[str, ListedPeople]:
@@ -174,12 +180,62 @@ def _learn_options(settings: Settings) -> LearnOptions:
     return LearnOptions(settings.section(LearnSettings), load_strategies(), open_consents, open_labels)
 
 
+def open_rewarded_turns(
+    store: TapeStore,
+    section: LearnSettings,
+    strategies: ContextStrategies,
+    consents: AsksConsent,
+    read_labels: ReadLabels,
+) -> RewardedTurns:
+    """Return what counts turns with a reward in the tapes of a home, for `[learn] after`."""
+    # Imported here: most bots export nothing by themselves.
+    from bubbot.app.tapes import new_id, now
+    from bubbot.features.access.state import ACCESS_PROJECTION
+    from bubbot.features.learn.weights.turns import RewardedTurns, TurnSources
+    from bubbot.features.people.consent import CONSENT_TAPE
+
+    basis = CONSENT_TAPE, ACCESS_PROJECTION.tapes
+    return RewardedTurns(TurnSources(store, now, new_id, strategies, consents, read_labels, basis), section)
+
+
+def _weights_options(settings: Settings) -> WeightsOptions:
+    """Return the settings of exports and newer weights with what knows models, evaluations and turns."""
+    # Imported here: they are for one command of many.
+    from bubbot.app.models import choose_model
+    from bubbot.app.tapes import new_id, now
+    from bubbot.app.weights import find_trial
+    from bubbot.features.learn.settings import LearnSettings
+    from bubbot.features.learn.weights.commands import WeightsOptions
+    from bubbot.home import Home
+
+    section, options = settings.section(LearnSettings), _learn_options(settings)
+
+    def open_turns(store: TapeStore) -> RewardedTurns:
+        def open_tape(name: str) -> TapeService:
+            return TapeService(store, name, now=now, new_id=new_id, session="")
+
+        consents, labels = options.open_consents(open_tape), options.open_labels(open_tape)
+        return open_rewarded_turns(store, section, options.strategies, consents, labels)
+
+    def check_model(home: Path, name: str) -> None:
+        choose_model(settings, Home(home), name)
+
+    return WeightsOptions(
+        section,
+        settings.model.name or "local",
+        check_model,
+        find_trial,
+        open_turns,
+    )
+
+
 _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
     {
         "access": configured_people,
         "agents": _agent_directory,
         "budget": budget_settings,
         "learn": _learn_options,
+        "learn.weights": _weights_options,
         "memory": _memory_options,
         "people": _people_options,
         "strategies": _strategy_comparer,

@@ -13,13 +13,14 @@ from weakref import WeakValueDictionary
 
 from bubbot.app.budget import model_facts
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.feature_settings import configured_people
+from bubbot.app.feature_settings import configured_people, open_rewarded_turns
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
 from bubbot.app.own_features import FEATURES, copying_events, find_parts, session_events
 from bubbot.app.people import personal_tapes
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.app.weights import find_trial
 from bubbot.errors import BubbotError, ConfigError, ModelUnavailable
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
@@ -38,6 +39,7 @@ from bubbot.features.judge.evals.facts import EVALS_TAPE
 from bubbot.features.judge.evals.feature import evals_feature
 from bubbot.features.judge.labels import LabelReader
 from bubbot.features.judge.settings import JudgeSettings
+from bubbot.features.learn.weights.feature import WeightsFeature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.memories import MemorySources
 from bubbot.features.memory.settings import MemorySettings
@@ -77,6 +79,7 @@ from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.ports import MemoryText, StrategySources
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
+from bubbot.runtime.models import SessionModels
 from bubbot.settings.loader import Settings
 from bubbot.tape.copies import KnownCopies, find_copies_of_tape
 from bubbot.tape.entry import TapeEntry
@@ -207,6 +210,7 @@ class BotFeatures:
             else None
         )
         self._agents: ConfiguredAgents | None = None
+        self._models: SessionModels | None = None
         kernel = replace(kernel, find_agent=self._find_agent)
         if self.approvals is not None:
             kernel = replace(kernel, ask=self.approvals.ask, find_answer=self.approvals.service.find_answer)
@@ -256,6 +260,21 @@ class BotFeatures:
                 else None
             ),
         }
+        own["learn.weights"] = (
+            WeightsFeature(
+                kernel,
+                store,
+                settings,
+                open_turns=lambda section: open_rewarded_turns(
+                    store, section, self.strategies, self.consents, kernel.read_labels
+                ),
+                find_models=self._find_models,
+                find_trial=find_trial,
+                notify_owner=owner_chat.notify,
+            )
+            if "learn.weights" in names
+            else None
+        )
         own |= {"strategies": strategies_feature if "strategies" in names else None}
         self._lasting |= {name: made.feature() for name, made in own.items() if made is not None}
         self.choose_selector = strategies_feature.choice.chosen if "strategies" in names else None
@@ -319,6 +338,7 @@ class BotFeatures:
             list_tools: returns all tools.
             channel_tapes: the inbox and outbox tapes.
         """
+        self._models = models.sessions
         self._list_tools, self._judging = list_tools, settings.section(JudgeSettings)
         kernel = replace(self._kernel, recompose=recompose)
         self._lasting = {name: feature.renew() if feature.renew else feature for name, feature in self._lasting.items()}
@@ -375,6 +395,11 @@ class BotFeatures:
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
+
+    def _find_models(self) -> SessionModels:
+        """Return the models of sessions under the settings in force."""
+        assert self._models is not None  # no turn runs, and no command, while the bot is being built
+        return self._models
 
     def _find_agent(self, session: str, name: str) -> Agent | None:
         """See `FindAgent`."""

@@ -88,6 +88,7 @@ async def offline_snapshot(
         ZoneInfo(blank.zone),
         lambda name: nullcontext(open_tape(name)),
         has_tapes=store is not None,
+        store=store,
     )
     return structs.replace(
         blank,

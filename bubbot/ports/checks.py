@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
 
 Level: TypeAlias = Literal["ok", "warning", "problem"]
 
@@ -43,6 +44,7 @@ class HomeReader:
         zone: the time zone of the deployment.
         open_tape: opens a tape that belongs to no session, by its name; raises `StoreError`.
         has_tapes: the home has a store; without one all tapes are empty.
+        store: all tapes, to report health from those of chats; None for checks.
     """
 
     home: Path
@@ -52,6 +54,7 @@ class HomeReader:
     zone: ZoneInfo
     open_tape: Callable[[str], AbstractAsyncContextManager[TapeService]]
     has_tapes: bool = True
+    store: TapeStore | None = None
 
 
 @dataclass(frozen=True, slots=True)

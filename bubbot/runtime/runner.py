@@ -293,7 +293,7 @@ class ModelRunner:
         reserves and counts it like the first one. Store lessons that helped.
 
         Args:
-            facts: get `attempts`, `span` if a middleware gave one and, if any model was asked, `cost` in US dollars (None: unknown).
+            facts: get `attempts`, `span` and `weights` if a middleware gave them and, if any model was asked, `cost` in US dollars (None: unknown).
             show_text: gets the visible text as it streams.
         """
         attempts = AttemptRecorder(call.model.name, self._elapsed)
@@ -331,6 +331,8 @@ class ModelRunner:
             facts["attempts"] = attempts.as_json()
             if call.span:
                 facts["span"] = call.span
+            if call.weights:
+                facts["weights"] = call.weights
             if call.is_sent or tried or has_repeated:
                 facts["cost"] = None if call.cost is None else call.cost + spent
         if lessons:

@@ -172,6 +172,11 @@ class StepRecord:
         return text_field(self.data, "answered") or text_field(self.data, "model")
 
     @property
+    def weights(self) -> str:
+        """The digest of the weights that answered; empty if nobody was certain of them."""
+        return text_field(self.data, "weights")
+
+    @property
     def elapsed_ms(self) -> int:
         """Milliseconds."""
         return _number(self.data, "elapsed_ms")

@@ -128,6 +128,7 @@ class LoopStep(Fact, kw_only=True):
     model: str | UnsetType = UNSET
     attempts: tuple[JsonObject, ...] | UnsetType = UNSET
     span: str | UnsetType = UNSET
+    weights: str | UnsetType = UNSET
     cost: float | UnsetType | None = UNSET
     view: JsonObject | UnsetType = UNSET
     head: EntryId | UnsetType = UNSET
@@ -267,11 +268,26 @@ class ModelForgotten(Fact):
 
 
 class ModelSwitched(Fact):
-    """The conversation goes on with another model."""
+    """The conversation goes on with another model.
+
+    Attributes:
+        model: its name.
+        before: that of the model before; empty if it no longer existed.
+        weights: the digest of its weights, if a rule switched to them.
+        accepted: the fact on the tape of the rule by which it did; 0 if the rule took it back, so that the configured model
+            answers again, whichever that is. Absent if a person chose the model.
+    """
 
     EVENTS = ("model/switched",)
     model: str
     before: str
+    weights: str | UnsetType = UNSET
+    accepted: int | UnsetType = UNSET
+
+    @property
+    def is_choice(self) -> bool:
+        """True if a person chose the model."""
+        return self.accepted is UNSET
 
 
 class ModelChosen(Fact):

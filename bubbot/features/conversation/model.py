@@ -13,10 +13,8 @@ from bubbot.ports.channel import Role
 from bubbot.ports.health import HealthReport
 from bubbot.ports.model import Model
 from bubbot.ports.turn import Turn
-from bubbot.runtime.model_choice import SWITCHED
+from bubbot.runtime.model_choice import switch_model
 from bubbot.runtime.models import SessionModels
-from bubbot.tape import entry as make
-from bubbot.tape.anchor import SESSION_MODEL
 from bubbot.texts import Texts
 from bubbot.tool import ADMINISTERS, INSIDE, READS_OWN, CommandHelp, HelpTopic
 
@@ -238,8 +236,5 @@ class ModelCommands:
             before = None
         if before is after:
             return ModelSwitch(after.name, changed=False)
-        await turn.tape.append([make.event(SWITCHED, {"model": after.name, "before": before.name if before else ""})])
-        entry = 0
-        if before and before.traits.short_prompt != after.traits.short_prompt:
-            entry = (await turn.tape.handoff(SESSION_MODEL, {"owner": "human", "model": after.name})).id
-        return ModelSwitch(after.name, entry=entry, notice=after.traits.notice)
+        anchor = await switch_model(turn.tape, before, after)
+        return ModelSwitch(after.name, entry=anchor.id if anchor else 0, notice=after.traits.notice)

@@ -155,7 +155,7 @@ async def _open_episode(context: CommandContext, options: LearnOptions, word: st
         head = summary.head
         spans = (await find_target(tape, part)).entries if part else ((1, head),)
         first, last = spans[0][0], spans[-1][1]
-        turns = await _find_turns(tape, first, last)
+        turns = await find_turns(tape, first, last)
         labels = await options.open_labels(context.open_tape)(tape.name)
         rewards = assign_rewards(labels, turns, options.section)
         check = ConsentCheck(SpeakerFinder(tape), options.open_consents(context.open_tape), purpose)
@@ -170,7 +170,7 @@ def _split_word(word: str, tapes: Collection[str]) -> tuple[str, str]:
     return word[:end], word[end + 1 :]
 
 
-async def _find_turns(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:
+async def find_turns(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:
     """Return the turns that begin and end within a range, in their order."""
     began: dict[str, int] = {}
     found: list[TurnSpan] = []

@@ -73,6 +73,7 @@ class StepLine(Struct, frozen=True):
         shown: the ranges of entries that the model was shown, each as its first and last id.
         request: the digest of the request.
         parts: what a step for a node of a task was shown, part by part.
+        weights: the digest of the weights that answered; empty if nobody was certain of them.
     """
 
     entry: int
@@ -81,12 +82,13 @@ class StepLine(Struct, frozen=True):
     shown: tuple[tuple[int, ...], ...]
     request: str
     parts: tuple[ShownPart, ...] = ()
+    weights: str = ""
 
     @classmethod
     def of(cls, turn: TurnRecord, step: StepRecord) -> StepLine:
         """Describe a step of a turn."""
         model, request = text_field(step.data, "model"), text_field(step.data, "request")
-        return cls(step.id, step.status, model, step.shown, request, find_parts(turn, step))
+        return cls(step.id, step.status, model, step.shown, request, find_parts(turn, step), step.weights)
 
 
 class ToolRun(Struct, frozen=True):

@@ -172,6 +172,7 @@ def _format_step(step: StepRecord, texts: Texts, names: Mapping[str, str]) -> li
         request=text_field(data, "request")[:12],
     )
     lines = [texts.say("why_for", label=step.label, step=head) if step.label else head]
+    lines += [texts.say("why_weights", weights=step.weights)] if step.weights else []
     lines += [
         texts.say(
             "why_failed",
