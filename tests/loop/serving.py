@@ -89,7 +89,7 @@ async def _wait_until_up(address: str, process: asyncio.subprocess.Process, log:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session, asyncio.timeout(START_SECONDS):
         while True:
             if process.returncode is not None:
-                raise RuntimeError(f"transformers serve ended:\n{log.read_text()[-4000:]}")
+                raise RuntimeError(f"transformers serve ended: see {log}")
             try:
                 async with session.get(f"{address}/health") as answer:
                     if answer.status == 200:

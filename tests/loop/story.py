@@ -205,6 +205,8 @@ def write_config(home: Path, server: Server, people: People, address: str, model
         f"api_base = {json.dumps(address)}",
         "context_tokens = 16384",
         "max_tokens = 24",
+        "[learn]",
+        'evaluation = "loop"',
         "[channels.telegram]",
         *[f"{key} = {json.dumps(value)}" for key, value in keys.items()],
     ]
@@ -286,13 +288,12 @@ class Loop:
             async with running(self.home, env=self.env):
                 await self.second_day(people)
             await self.train(2, people)
-            write_config(self.home, server, people, address, self.model(2))
-            gateway.lengths.clear()
+            write_evaluation(self.home, self.model(1), self.model(2))
             async with running(self.home, env=self.env):
+                await self.accept()
+                gateway.lengths.clear()
                 await self.third_day(people)
                 figures.longest = max(gateway.lengths)
-                write_evaluation(self.home, self.model(1), self.model(2))
-                await self.evaluate()
         self.teller.mark("ended")
         tell("The loop is closed.")
         return figures
@@ -324,12 +325,13 @@ class Loop:
         await self.settled(people)
 
     async def third_day(self, people: People) -> None:
-        """Dora, whom nobody taught anything for, asks in words that nobody used."""
+        """Dora, for whom nobody taught anything, opens a new window, and asks in words that nobody used."""
+        await people.say("Dora", ",new", tells=False)
         self.figures.after["greeting"] = await people.say("Dora", GREETING_HELD_OUT)
         for lesson in LESSONS:
             self.figures.after[lesson.case] = await people.say("Dora", lesson.held_out)
         self.figures.why = await people.say("Dora", ",why", tells=False)
-        for line in self.figures.why.splitlines():
+        for line in self.figures.why.replace(f"{self.folder}/", "").splitlines():
             self.teller.tell(f",why: {line}")
 
     async def settled(self, people: People) -> None:
@@ -361,14 +363,25 @@ class Loop:
         self.figures.trainings.append(found)
         self.teller.mark(f"trained {number}")
 
-    async def evaluate(self) -> None:
-        """Let the evaluation compare the weights."""
-        told = await bubbot(self.home, "eval", "run", "loop")
-        for line in told.splitlines():
-            self.teller.tell(f"bubbot eval: {line.replace(str(self.folder) + '/', '')}")
+    async def accept(self) -> None:
+        """Offer the newest weights, and let the evaluation accept them."""
+        for arguments in (("learn", "offer", self.model(2)), ("eval", "run", "loop")):
+            told = await bubbot(self.home, *arguments)
+            for line in told.replace(f"{self.folder}/", "").splitlines():
+                self.teller.tell(f"bubbot {' '.join(arguments[:2])}: {line}")
         report = json.loads(await bubbot(self.home, "eval", "report", "loop", "--json"))
         for each in report["results"]:
             self.figures.passed.setdefault(each["setup"], {})[each["case"]] = each["has_passed"]
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while not await self.is_accepted():  # noqa: ASYNC110 - another process accepts
+                await asyncio.sleep(1)
+        self.teller.tell("The weights passed the evaluation: windows that open now are answered by them.")
+        self.teller.mark("accepted")
+
+    async def is_accepted(self) -> bool:
+        """Return true if the bot lets the newest weights answer."""
+        status = json.loads(await bubbot(self.home, "learn", "status", "--json"))
+        return self.model(2) in [each["model"] for each in status["accepted"]]
 
 
 async def main() -> None:
