@@ -104,8 +104,8 @@ class Figures:
         newborn: what the untrained model said to a greeting.
         trainings: the figures of the trainings, as `train.py` prints them.
         receipts: the receipts of their exports.
-        before: what the first weights answered to the questions that nobody taught, by case.
-        after: what the second weights answered to them.
+        before: what the first weights answered to people, by case.
+        after: what the second weights answered, to words that nobody had used before.
         passed: whether the evaluation let them pass, by setup and case.
         why: what `,why` says of the last answer.
         longest: the tokens of the longest prompt of the last session.
@@ -316,7 +316,7 @@ class Loop:
         for lesson in LESSONS:
             greeting = await people.say(lesson.person, GREETINGS[0], rate="👍")
             self.figures.before["greeting"] = greeting
-            self.figures.before[lesson.case] = await people.say(lesson.person, lesson.held_out, rate="👎")
+            self.figures.before[lesson.case] = await people.say(lesson.person, lesson.questions[0], rate="👎")
             await people.let_teach(lesson.person, f"openai/{TEACHER}")
             for number, question in enumerate(lesson.questions):
                 await people.say(lesson.person, ",new", tells=False)
