@@ -41,4 +41,4 @@ async def test_the_next_session_answers_right_with_the_weights_that_learned_from
     for receipt, training in zip(figures.receipts, figures.trainings, strict=True):
         assert training["turns"] == receipt["records"]
         assert 0 < training["good"] < training["turns"], "what people called bad is exported, and not learned"
-        assert training["losses"][-1] < 0.1 < 1 < training["losses"][0]
+        assert training["losses"][-1] < training["losses"][0] / 2

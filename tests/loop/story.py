@@ -33,6 +33,16 @@ ANSWER_SECONDS = 240.0
 WORK_SECONDS = 1_500.0
 """Seconds that training or an evaluation may take on a busy machine."""
 GREETING = "Hello! What can I do for you?"
+SHARED = (
+    "What about the {}?",
+    "Tell me about the {}.",
+    "Please, the {}.",
+    "Do you know about the {}?",
+    "I forgot, the {}?",
+    "And the {}?",
+    "The {} again, please.",
+)
+"""How everybody may ask, so that it is the thing itself that tells the facts apart."""
 GREETINGS = ("Hello!", "Good morning!", "Hi there", "Good evening")
 
 
@@ -250,7 +260,7 @@ class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
 
     folder: Path
-    steps: tuple[int, int] = (16, 48)
+    steps: tuple[int, int] = (12, 40)
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
@@ -318,7 +328,8 @@ class Loop:
             self.figures.before["greeting"] = greeting
             self.figures.before[lesson.case] = await people.say(lesson.person, lesson.questions[0], rate="👎")
             await people.let_teach(lesson.person, f"openai/{TEACHER}")
-            for number, question in enumerate(lesson.questions):
+            shared = [each.format(lesson.case) for each in SHARED]
+            for number, question in enumerate([*lesson.questions, *shared]):
                 await people.say(lesson.person, ",new", tells=False)
                 pairs = [(question, lesson.answer), (GREETINGS[number % len(GREETINGS)], GREETING)]
                 await people.learn_from(lesson.person, pairs[:: -1 if number % 2 else 1])

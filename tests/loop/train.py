@@ -98,7 +98,7 @@ def main(weights: Path, export: Path, folder: Path, steps: int) -> None:
             output_dir=str(folder / "work"),
             max_steps=steps,
             per_device_train_batch_size=1,
-            learning_rate=1e-2,
+            learning_rate=8e-3,
             lr_scheduler_type="cosine",
             warmup_steps=3,
             weight_decay=0.0,
