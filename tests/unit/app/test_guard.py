@@ -163,6 +163,7 @@ class TestLeftOut:
                 "schedules",
                 "notices of jobs",
                 "notices of forgotten people",
+                "exports and newer weights",
                 "tasks",
                 "export of traces",
                 "export of judgements",

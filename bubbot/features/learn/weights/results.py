@@ -146,7 +146,7 @@ class LearnStatus(Struct, frozen=True):
         after: turns with a reward after which there is an export; 0: none is written.
         turns: those that no export has.
         missing: how many more are needed.
-        file: the newest export; empty for none.
+        export: the file of the newest export; empty for none.
         number: its number.
         offered: the weights that are offered and not accepted; None for none.
         evaluation: what they have to pass; empty: an owner accepts them.
@@ -157,14 +157,14 @@ class LearnStatus(Struct, frozen=True):
         withdrawn: what was taken back, the newest first.
         configured: the configured model.
         sessions: the chats that were switched.
-        is_changed: models whose folder has other files than when they were offered: answers name no digest.
+        changed: models whose folder has other files than when they were offered: answers name no digest.
     """
 
     is_text: ClassVar = True
     after: int
     turns: int
     missing: int
-    file: str
+    export: str
     number: int
     offered: OfferedWeights | None
     evaluation: str
@@ -175,14 +175,14 @@ class LearnStatus(Struct, frozen=True):
     withdrawn: tuple[OfferedWeights, ...]
     configured: str
     sessions: tuple[SessionOnWeights, ...]
-    is_changed: list[str]
+    changed: tuple[str, ...]
 
     def describe(self, caller: Caller) -> str:
         """Say all of it in lines."""
         say = caller.texts.say
         lines = [format_missing(caller.texts, self.turns, self.after)]
-        if self.file:
-            lines.append(say("learn_exported", number=self.number, file=self.file))
+        if self.export:
+            lines.append(say("learn_exported", number=self.number, file=self.export))
         if self.offered is not None:
             lines.append(say("learn_offered", **self.offered.values()))
             lines.append(self._describe_trial(caller))
@@ -190,7 +190,7 @@ class LearnStatus(Struct, frozen=True):
             say("learn_configured", model=self.configured)
         ]
         lines += [say("learn_withdrawn", **each.values()) for each in self.withdrawn[:1]]
-        lines += [say("learn_changed", model=model) for model in self.is_changed]
+        lines += [say("learn_changed", model=model) for model in self.changed]
         lines += [
             say("learn_session_back" if each.goes_back else "learn_session", session=each.session, model=each.model)
             for each in self.sessions[:MAX_LISTED]

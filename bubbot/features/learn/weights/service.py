@@ -222,7 +222,7 @@ class WeightsService:
             after=section.after,
             turns=count,
             missing=max(0, section.after - count),
-            file=export.fact.file if export else "",
+            export=export.fact.file if export else "",
             number=export.fact.number if export else 0,
             offered=None if offer is None else OfferedWeights.of(offer.fact, offer.date),
             evaluation=section.evaluation,
@@ -233,14 +233,18 @@ class WeightsService:
             withdrawn=tuple(OfferedWeights.of(each.fact, each.date) for each in reversed([*state.withdrawn])),
             configured=self.rules.find_configured(),
             sessions=tuple(await self._find_sessions()) if len(state.accepted) or len(state.withdrawn) else (),
-            is_changed=[
-                each.fact.model
-                for each in state.offers
-                if each.fact.folder
-                if (offer is not None and each.id == offer.id) or each.id in state.accepted
-                if not await asyncio.to_thread(is_unchanged, each.fact)
-            ],
+            changed=tuple(await self._find_changed()),
         )
+
+    async def _find_changed(self) -> list[str]:
+        """Find the models in use, and the offered one, whose folder has other files now."""
+        state, offer = self.state, self.state.open_offer
+        known = [each for each in state.offers if each == offer or each.id in state.accepted]
+        return [
+            each.fact.model
+            for each in known
+            if each.fact.folder and not await asyncio.to_thread(is_unchanged, each.fact)
+        ]
 
     async def find_trial(self) -> Trial:
         """Return what the evaluation of the settings says of the open offer."""

@@ -193,6 +193,16 @@ async def test_a_turn_names_the_context_strategy_that_failed(store: InMemoryStor
     assert "prepare: &lt;b&gt;boom&lt;/b&gt;" in page
 
 
+async def test_a_turn_names_the_weights_that_answered(store: InMemoryStore) -> None:
+    turn, weights = "ab" * 16, f"sha256:{'cd' * 32}"
+    head = await TapeBoundary(store, OWNER, workspace="home", references=OWN_REFERENCES).open_tape(HOME).head()
+    start = event("turn/start", {"session": "stdin:default", "attempt": 1, "inbounds": []}, turn=turn)
+    step = event("loop.step", {"step": 1, "status": "ok", "weights": weights}, turn=turn)
+    await store.append([Batch(HOME, (start, step, event("turn/end", {"status": "answered"}, turn=turn)))])
+    page = await look(pages_of(store), f"/session/{HOME}/turn/{head + 1}")
+    assert re.search(rf"<dt>Weights</dt><dd>[^/]*{weights}", page)
+
+
 async def test_only_what_is_a_blob_is_linked_as_one(store: InMemoryStore) -> None:
     tape = TapeBoundary(store, OWNER, workspace="home", references=OWN_REFERENCES).open_tape(HOME)
     digest, head = await store.put_blob(HOME, b"a picture"), await tape.head()
