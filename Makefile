@@ -6,6 +6,9 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --no-deps
 # A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
 export PHOENIX_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 # Programs that read what `bubbot export` writes, for the proof alone.
+export AREAL_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/areal
+AREAL_REPOSITORY ?= https://github.com/areal-project/AReaL
+AREAL_COMMIT = cbff54d645d2cd8ee1f1c358a82f3f473588433d
 export FORMATS_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/formats
 # Training and serving of a tiny model, for the proof alone.
 export LOOP_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/loop
@@ -14,7 +17,7 @@ OURS = $(PIP) --quiet --no-build-isolation --editable .
 
 DOJO = .venv-agentdojo
 
-.PHONY: chat install dist test test-all proof agentdojo phoenix formats loop check soak bench mutants pictures lock clean
+.PHONY: chat install dist test test-all proof agentdojo phoenix formats areal loop check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -31,6 +34,7 @@ proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examp
 	-@$(MAKE) --no-print-directory agentdojo
 	-@$(MAKE) --no-print-directory phoenix
 	-@$(MAKE) --no-print-directory formats
+	-@$(MAKE) --no-print-directory areal
 	-@$(MAKE) --no-print-directory $(LOOP_FOLDER)/.installed
 	@$(VENV)/bin/python -m pytest --proof
 
@@ -54,6 +58,8 @@ pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; 
 phoenix: $(PHOENIX_FOLDER)/.installed  ## a viewer of traces, for the proof; python -m tests.e2e.phoenix draws its picture
 
 formats: $(FORMATS_FOLDER)/.installed  ## readers of the formats of exports, for the proof
+
+areal: $(AREAL_FOLDER)/.installed  ## AReaL's own proxy, client and agent worker, for the proof
 
 loop: $(VENV)/.dev $(LOOP_FOLDER)/.installed  ## the whole loop: ratings, an export, training, and right answers of newer weights, printed
 	@$(VENV)/bin/python -m tests.loop.story
@@ -110,6 +116,17 @@ $(LOOP_FOLDER)/.installed: requirements/loop.in requirements/loop-cuda.in
 	@sed -n '/^torch==/,/[^\\]$$/p' requirements/loop.in | $(LOOP_PIP) --quiet --no-index -r /dev/stdin 2>/dev/null || true
 	@$(LOOP_PIP) -r requirements/loop.in
 	@! $(LOOP_FOLDER)/bin/python -c 'import importlib.metadata as m; exit(not any("cuda" in each for each in m.requires("torch")))' || $(LOOP_PIP) -r requirements/loop-cuda.in
+	@touch $@
+
+# No release on the package index has the agent service: its source is fetched at one commit. Hydra needs a package without a wheel, and setuptools that has pkg_resources.
+$(AREAL_FOLDER)/.installed: requirements/areal.in
+	@echo "Installing AReaL's proxy and what it imports into $(AREAL_FOLDER) (some GB on the disk, once)"
+	@$(PYTHON) -m venv --clear $(AREAL_FOLDER)
+	@$(AREAL_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/areal.in
+	@$(AREAL_FOLDER)/bin/python -m pip --disable-pip-version-check install torch==2.13.0 "hydra-core>=1.3,<1.4" "setuptools>=77,<81"
+	@git init --quiet $(AREAL_FOLDER)/source
+	@git -C $(AREAL_FOLDER)/source fetch --quiet --depth 1 $(AREAL_REPOSITORY) $(AREAL_COMMIT)
+	@git -C $(AREAL_FOLDER)/source checkout --quiet FETCH_HEAD
 	@touch $@
 
 $(VENV)/bin/python:

@@ -11,6 +11,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _MODULES = {
+    "bubbot.app.areal_agent": ("BubbotAgent",),
     "bubbot.app.bot": ("Bot",),
     "bubbot.app.library": ("HomeTapes", "open_bot", "open_store"),
     "bubbot.arguments.fields": ("Args", "NoArguments"),

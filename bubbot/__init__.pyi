@@ -1,5 +1,6 @@
 """The stable names of bubbot, for type checkers; see `__init__.py`."""
 
+from bubbot.app.areal_agent import BubbotAgent as BubbotAgent
 from bubbot.app.bot import Bot as Bot
 from bubbot.app.library import HomeTapes as HomeTapes
 from bubbot.app.library import open_bot as open_bot

@@ -47,6 +47,7 @@ BubbotError
 ├── TurnTimeout                a scheduled turn used up its time
 ├── FeatureFailed              the code of an installed feature failed
 ├── TraceReceiverFailed        the receiver of traces has not taken a request
+├── RlProxyFailed              the proxy that records for training has not taken a request
 └── ChannelError               a channel failed; it is restarted
     ├── ChannelRefused         the platform refuses the channel itself; only the operator can help
     ├── DeliveryFailed         a part could not be sent; `permanent` if a retry is useless
@@ -596,6 +597,24 @@ class TraceReceiverFailed(BubbotError):
     def is_final(self) -> bool:
         """True if it takes this request no more than now. Other refusals are about it, its address or the key."""
         return self.status in (400, 413, 415, 422)
+
+
+class RlProxyFailed(BubbotError):
+    """The proxy that records calls for training has not taken a request; the text says why.
+
+    `status`: of its answer, 0 without one.
+    """
+
+    kind = "rl_proxy"
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @property
+    def is_final(self) -> bool:
+        """True if it takes this request no more than now: what it is about has ended, or is not there."""
+        return self.status in (400, 401, 403, 404, 409, 410, 422)
 
 
 class ToolSignal(Exception):

@@ -6,10 +6,10 @@ The first of a list is outermost.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from bubbot.arguments.fields import Args
 from bubbot.ports.channel import MessagePart, Receipt
@@ -41,6 +41,8 @@ class ModelCall:
             that of the first.
         weights: the digest of the weights that answered, once the call is over, if a middleware is certain of them: the step
             records it.
+        step: what the step has recorded of the request so far, such as which entries it shows; `purpose` if it is not for an
+            answer.
     """
 
     turn: Turn
@@ -53,6 +55,7 @@ class ModelCall:
     cost: float | None = None
     span: str = ""
     weights: str = ""
+    step: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, phoenix.in, formats.in, loop.in with loop-cuda.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, phoenix.in, formats.in, areal.in, loop.in with loop-cuda.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -88,6 +88,14 @@ minimum=3.11
     grep -v '^--only-binary' "$tools/lock"
     grep -v '^--only-binary' "$tools/harbor"
 } > requirements/formats.in
+# What the modules of AReaL import that the proof asks; PyTorch and Hydra are not among them: see the Makefile. This litellm has the module that AReaL names.
+printf '%s\n' openai fastapi uvloop uvicorn aiohttp tenacity pillow 'transformers>=5,<6' colorlog pyzmq numpy httpx pydantic lark \
+    litellm==1.81.3 anthropic ray numba | compile "$tools/lock"
+{
+    echo "# What AReaL's proxy, client and agent worker import, for \`make areal\`. Written by make lock; install with --no-deps --require-hashes."
+    echo "--only-binary :all:"
+    grep -v '^--only-binary' "$tools/lock"
+} > requirements/areal.in
 printf 'torch==2.13.0\ntransformers[serving]>=5.24,<6\ntrl>=1.16,<2\ndatasets>=5.2,<6\npeft>=0.21,<0.22\naccelerate\n' | compile "$tools/loop"
 "$python" - "$tools/loop" <<'PY'
 import pathlib, re, sys

@@ -11,7 +11,7 @@ from typing import Any
 
 from bubbot.app.bot import Bot
 from bubbot.features.learn.settings import LearnSettings
-from bubbot.features.learn.weights.facts import LEARN_TAPE
+from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights.feature import WeightsFeature
 from bubbot.tape.entry import JsonObject
 from bubbot.tape.query import TapeQuery

@@ -20,7 +20,7 @@ from bubbot.app.forgetting import try_forgetting
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
 from bubbot.app.installed import find_memory_strategies, load_features, load_strategies
-from bubbot.app.models import CurrentModels, choose_models, turns_at_once
+from bubbot.app.models import CurrentModels, choose_models, open_endpoint_model, turns_at_once
 from bubbot.app.own_features import FEATURES
 from bubbot.app.reading import blank_opener, copy_opener, head_finder, session_reader
 from bubbot.app.search import open_indexing
@@ -368,6 +368,9 @@ async def open_bot(
             load_model=models.get_model,
             find_model=models.model_for_turn,
             lessons=lessons,
+            open_endpoint=lambda *endpoint: wrappers.model(
+                open_endpoint_model(*endpoint, home=home.path, lessons=lessons, is_quarantined=restored is not None)
+            ),
             owner_chat=owner_chat,
             list_owners=directory.list_owners,
             names=features,

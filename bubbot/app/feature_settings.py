@@ -229,6 +229,12 @@ def _weights_options(settings: Settings) -> WeightsOptions:
     )
 
 
+def _learn_section(settings: Settings) -> LearnSettings:
+    from bubbot.features.learn.settings import LearnSettings
+
+    return settings.section(LearnSettings)
+
+
 _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
     {
         "access": configured_people,
@@ -236,6 +242,7 @@ _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
         "budget": budget_settings,
         "learn": _learn_options,
         "learn.weights": _weights_options,
+        "learn.live": _learn_section,
         "memory": _memory_options,
         "people": _people_options,
         "strategies": _strategy_comparer,

@@ -39,6 +39,7 @@ from bubbot.features.judge.evals.facts import EVALS_TAPE
 from bubbot.features.judge.evals.feature import evals_feature
 from bubbot.features.judge.labels import LabelReader
 from bubbot.features.judge.settings import JudgeSettings
+from bubbot.features.learn.live.feature import LiveFeature
 from bubbot.features.learn.weights.feature import WeightsFeature
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.memories import MemorySources
@@ -140,6 +141,7 @@ class BotFeatures:
         load_model: Callable[[str], Model],
         find_model: FindModel,
         lessons: ModelLessons,
+        open_endpoint: Callable[[Settings, str, str, str], Model],
         owner_chat: OwnerChat,
         list_owners: Callable[[str], Collection[str]],
         names: Collection[str] = FEATURES,
@@ -153,6 +155,7 @@ class BotFeatures:
 
         Args:
             store: the tapes, for what reads those of all chats.
+            open_endpoint: makes the model at an address of a feature's section: settings, name, address, key.
             owner_chat: notifies owners.
             list_owners: returns the numeric ids of the owners on a channel.
             names: a subset of `FEATURES`.
@@ -259,23 +262,26 @@ class BotFeatures:
                 if "people" in names
                 else None
             ),
+            "learn.live": (
+                LiveFeature(kernel, settings, self.consents, open_endpoint) if "learn.live" in names else None
+            ),
+            "learn.weights": (
+                WeightsFeature(
+                    kernel,
+                    store,
+                    settings,
+                    open_turns=lambda section: open_rewarded_turns(
+                        store, section, self.strategies, self.consents, kernel.read_labels
+                    ),
+                    find_models=self._find_models,
+                    find_trial=find_trial,
+                    notify_owner=owner_chat.notify,
+                )
+                if "learn.weights" in names
+                else None
+            ),
+            "strategies": strategies_feature if "strategies" in names else None,
         }
-        own["learn.weights"] = (
-            WeightsFeature(
-                kernel,
-                store,
-                settings,
-                open_turns=lambda section: open_rewarded_turns(
-                    store, section, self.strategies, self.consents, kernel.read_labels
-                ),
-                find_models=self._find_models,
-                find_trial=find_trial,
-                notify_owner=owner_chat.notify,
-            )
-            if "learn.weights" in names
-            else None
-        )
-        own |= {"strategies": strategies_feature if "strategies" in names else None}
         self._lasting |= {name: made.feature() for name, made in own.items() if made is not None}
         self.choose_selector = strategies_feature.choice.chosen if "strategies" in names else None
         lasting = find_parts("feature", "create_lasting")

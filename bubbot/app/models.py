@@ -185,6 +185,38 @@ def choose_model(
     return FallbackModel(name, traits, models)
 
 
+def open_endpoint_model(
+    settings: Settings,
+    name: str,
+    address: str,
+    key: str,
+    *,
+    home: Path,
+    lessons: KnowsLessons | None = None,
+    is_quarantined: bool = False,
+) -> Model:
+    """Return the model at an address that a feature's section names. A failed call is not repeated.
+
+    Args:
+        name: `provider/model`, called with the OpenAI chat protocol.
+        is_quarantined: see `choose_model`.
+
+    Raises:
+        ConfigError: the address may not be called yet.
+    """
+    if is_quarantined:
+        raise ConfigError("a restored home calls no address that came with the backup")
+    # Imported here: a model that is no provider's needs no list of them.
+    from bubbot.models.openai.providers import find_server
+
+    provider = name.partition("/")[0]
+    own = {"api_base": address, "api_key": key, "retries": 0, keys.KEY_PROVIDER: provider}
+    options = ModelOptions(name, home, {**_model_values(settings, ""), **own}, lessons)
+    server = find_server(name, api_base=address, variables={})
+    traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=True, server=server)
+    return LazyModel(name, traits, lambda: _load_direct(options), lessons)
+
+
 def has_address_of_backup(settings: Settings, name: str) -> bool:
     """Return true if calls of this model may go to an address from the backup of a restored home.
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bubbot.errors import ModelRefused
-from bubbot.models.messages import provider_of
+from bubbot.models.messages import build_messages, provider_of
 from bubbot.ports.model import KnowsLessons, Lesson, ModelRequest, RequestFit
 from bubbot.runtime.request_rules import RULE_ORDER, apply_rule, is_known
 from bubbot.tape.entry import JsonObject
@@ -24,6 +24,7 @@ DECLARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "bedrock": ("ids:word@1",),
         "deepseek": ("reasoning@1", "plain_text@1"),
         "gemini": ("equal_calls@1",),
+        "hosted_vllm": ("first_user@1",),
         "mistral": ("answer_results@1", "ids:mistral@1", "no_reasoning@1"),
         "openai": ("ids:openai@1",),
         "vertex_ai": ("equal_calls@1",),
@@ -165,6 +166,11 @@ class ModelFit:
         if not applied:
             return request, None
         return request, RequestFit(tuple(applied), request.parameters, request.digest())
+
+    def list_messages(self, request: ModelRequest) -> list[JsonObject]:
+        """Return the chat messages that are sent for a request, system prompt first."""
+        fitted, _ = self.fit(request)
+        return [*build_messages(fitted, self._name, self._server)]
 
     def read_refusal(self, error: ModelRefused, request: ModelRequest) -> Lesson | None:
         """Return the lesson of a refusal; None if no rule would help.

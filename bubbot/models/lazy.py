@@ -12,6 +12,7 @@ from bubbot.errors import BubbotError, ModelError
 from bubbot.ports.model import (
     CountsTokens,
     KnowsLessons,
+    ListsMessages,
     Model,
     ModelEvent,
     ModelRequest,
@@ -20,6 +21,7 @@ from bubbot.ports.model import (
     TranscribesAudio,
     Transcript,
 )
+from bubbot.tape.entry import JsonObject
 
 
 @runtime_checkable
@@ -85,6 +87,13 @@ class LazyModel:
         """See `CountsTokens.count`. It waits for the load, which the following call needs anyway."""
         model = await self._get_model()
         return await model.count(request) if isinstance(model, CountsTokens) else None
+
+    async def list_messages(self, request: ModelRequest) -> list[JsonObject]:
+        """See `ListsMessages.list_messages`. It waits for the load, which the following call needs anyway."""
+        model = await self._get_model()
+        if not isinstance(model, ListsMessages):
+            raise ModelError(f"{self._name} cannot tell which messages it sends")
+        return await model.list_messages(request)
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         """See `TranscribesAudio.transcribe`."""

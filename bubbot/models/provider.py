@@ -25,6 +25,7 @@ from bubbot.ports.model import (
     TokenCount,
     Transcript,
 )
+from bubbot.tape.entry import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +156,10 @@ class ProviderModel:
     async def count(self, request: ModelRequest) -> TokenCount | None:
         """See `CountsTokens.count`: counts for OpenAI's models at OpenAI's address; returns None for all others."""
         return await self._meter.count(request)
+
+    async def list_messages(self, request: ModelRequest) -> list[JsonObject]:
+        """See `ListsMessages.list_messages`."""
+        return self._fit.list_messages(request)
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
         """See `TranscribesAudio.transcribe`. It retries while that can help; fallback models are for chats."""

@@ -97,6 +97,11 @@ class ToolSpecs(tuple[ToolSpec, ...]):
         """The digest of `encoded` as a blob."""
         return blob_digest(self.encoded)
 
+    @cached_property
+    def described(self) -> list[JsonObject]:
+        """The provider's forms of the tools."""
+        return [tool.as_json() for tool in self]
+
     @staticmethod
     def of(tools: tuple[ToolSpec, ...]) -> ToolSpecs:
         return tools if isinstance(tools, ToolSpecs) else ToolSpecs(tools)
@@ -419,6 +424,19 @@ class WarmsUp(Protocol):
 
     def warm(self) -> None:
         """Begin to load and connect in the background."""
+        ...
+
+
+@runtime_checkable
+class ListsMessages(Protocol):
+    """A `Model` that tells which chat messages it sends."""
+
+    async def list_messages(self, request: ModelRequest) -> list[JsonObject]:
+        """Return the messages of a request as the server gets them, system prompt first.
+
+        Raises:
+            ModelError: the model cannot be loaded.
+        """
         ...
 
 

@@ -7,7 +7,7 @@ import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound, StrategyFailed
@@ -636,9 +636,10 @@ def estimate_fixed_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
     return estimate_tokens(system) + estimate_size(ToolSpecs.of(tools).encoded)
 
 
+@lru_cache(maxsize=8)
 def parse_tools(text: str | bytes) -> tuple[ToolSpec, ...]:
-    """Parse the tool schemas of a stored text."""
-    return tuple(ToolSpec(**item["function"]) for item in json.loads(text))
+    """Parse the tool schemas of a stored text. The requests of a tape mostly have the same ones."""
+    return ToolSpecs([ToolSpec(**item["function"]) for item in json.loads(text)])
 
 
 def find_recorded_part(step: JsonObject) -> Sequence[Sequence[int]]:

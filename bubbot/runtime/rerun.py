@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from operator import itemgetter
 
+from bubbot.middleware import ToolInvocation
 from bubbot.ports.channel import HUMAN_ORIGIN
 from bubbot.ports.model import ToolCall
 from bubbot.ports.people import Account
@@ -20,11 +21,14 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import PROVENANCE, TERMINAL_SENDER, Source, source_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery, union
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
+from bubbot.tool import EffectKind
 
 UNKNOWN_SENDER = "?"
 """Stands for the id of a person who is not known, and so allows nothing; no platform uses it."""
 NOT_RECORDED = "not recorded: in this replay nothing runs, and the turn that is replayed made no such call"
 """The answer to a call that the record does not have. So no effect happens again, and no other one either."""
+MAX_SHOWN_ELSEWHERE = 1_000
+"""Parts of other tapes, such as versions of a memory, of which it is remembered who speaks in them."""
 PAGE_ENTRIES = 500
 """Entries read at a time: a slice may be a chat of years."""
 
@@ -40,11 +44,22 @@ class SpeakerFinder:
         self._channel = tape.session.partition(":")[0]
         self._read_to = 0
         self._spoken: list[tuple[int, frozenset[Account]]] = []
+        self._everybody: list[tuple[int, frozenset[Account]]] = []
         self._groups: dict[frozenset[Account], frozenset[Account]] = {}
         self._repeated: list[int] = []
         self._reported: list[int] = []
         self._has_others = False
         self._forwarded = set[tuple[object, ...]]()
+        self._asking: dict[int, frozenset[Account] | None] = {}
+        self._shown_elsewhere: dict[tuple[str, tuple[Span, ...]], tuple[frozenset[Account], bool]] = {}
+
+    def go_on(self, tape: TapeHandle) -> SpeakerFinder:
+        """Return a finder for a fork of the tape that was opened at the newest entry which this one has read."""
+        finder = SpeakerFinder(tape)
+        finder._read_to, finder._has_others = self._read_to, self._has_others
+        finder._spoken, finder._groups, finder._forwarded = self._spoken[:], self._groups, {*self._forwarded}
+        finder._repeated, finder._reported = self._repeated[:], self._reported[:]
+        return finder
 
     async def find(self, turn: TurnRecord) -> set[Account] | None:
         """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
@@ -57,64 +72,95 @@ class SpeakerFinder:
         elsewhere: dict[str, list[Span]] = {}
         for name, shown in (each for step in turn.steps for each in step.shown_elsewhere):
             elsewhere.setdefault(name, []).extend(shown)
-        people = await self._find_asking(turn)
+        await self._read(last)
+        people = self._find_asking(turn)
         is_told = all(isinstance(step.data.get("shown"), tuple) for step in turn.steps)
         if people is None or not is_told or any(not name.startswith(SYSTEM_TAPE_PREFIX) for name in elsewhere):
             return None
         explains_others = False
         for name, spans in elsewhere.items():
-            for entry in (await self._tape.fetch([TapeQuery(name, IdRanges(union(spans)))]))[0]:
-                people |= self._find_people(entry)
-                explains_others |= source_of(entry) is Source.PEOPLE
-        await self._read(last)
+            found, is_of_others = await self._find_elsewhere(name, tuple(union(spans)))
+            people |= found
+            explains_others |= is_of_others
         for low, high in (*union(span for step in turn.steps for span in step.shown), (turn.entries[0].id, last)):
             if not explains_others and _has_any(self._reported, low, high or last):
                 return None
             if _has_any(self._repeated, low, high or last):
                 people |= await self.find_before(last)
             spoken = slice(bisect_left(self._spoken, low, key=_ID), bisect_right(self._spoken, high or last, key=_ID))
-            people.update(*(accounts for _, accounts in self._spoken[spoken]))
+            people.update(*{accounts for _, accounts in self._spoken[spoken]})
         return _without_terminal(people)
 
     async def find_before(self, entry: int) -> set[Account]:
         """Find everybody who had spoken on the tape, or had been quoted, when this was its newest entry."""
         await self._read(entry)
-        known = self._spoken[: bisect_right(self._spoken, entry, key=_ID)]
-        return _without_terminal(set().union(*(accounts for _, accounts in known)))
+        place = bisect_right(self._everybody, entry, key=_ID)
+        return _without_terminal(self._everybody[place - 1][1] if place else ())
 
-    async def _find_asking(self, turn: TurnRecord) -> set[Account] | None:
+    def _find_asking(self, turn: TurnRecord) -> set[Account] | None:
         """Return who wrote what a turn answers, and whom that quotes; None if it is gone. A command is no message on its tape."""
-        asking = await self._read_asking(turn.entries)
-        people = [self._people_of(data) for _, _, data in asking if data is not None]
-        return set[Account]().union(*people) if len(people) == len(asking) else None
+        people = set[Account]()
+        for entry in turn.entries:
+            accounts = self._asking.get(entry.id, frozenset())
+            if accounts is None:
+                return None
+            people |= accounts
+        return people
+
+    async def _find_elsewhere(self, name: str, spans: tuple[Span, ...]) -> tuple[frozenset[Account], bool]:
+        """Return who speaks in entries of another tape, and true if others than the owner do; requests mostly show the same ones."""
+        known = self._shown_elsewhere.get((name, spans))
+        if known is None:
+            (entries,) = await self._tape.fetch([TapeQuery(name, IdRanges(spans))])
+            people = frozenset[Account]().union(*map(self._find_people, entries))
+            known = people, any(source_of(entry) is Source.PEOPLE for entry in entries)
+            if len(self._shown_elsewhere) >= MAX_SHOWN_ELSEWHERE:
+                del self._shown_elsewhere[next(iter(self._shown_elsewhere))]
+            self._shown_elsewhere[name, spans] = known
+        return known
 
     async def _read_asking(self, entries: Iterable[TapeEntry]) -> list[tuple[int, tuple[str, int], JsonObject | None]]:
         """Return what turns that begin or go on in these entries answer: the entry, the place, and the message; None if it is gone."""
         facts = [(entry.id, TurnStart.try_of(entry) or TurnJoined.try_of(entry)) for entry in entries]
         named = [(each, (str(name), int(number))) for each, fact in facts if fact for name, number in fact.inbounds]
-        found = await self._tape.fetch([TapeQuery(name, IdRanges(((number, number),))) for _, (name, number) in named])
-        return [
-            (each, place, inbounds[0].data if inbounds and not inbounds[0].erased else None)
-            for (each, place), inbounds in zip(named, found, strict=True)
-        ]
+        numbers: dict[str, list[Span]] = {}
+        for _, (name, number) in named:
+            numbers.setdefault(name, []).append((number, number))
+        found = await self._tape.fetch([TapeQuery(name, IdRanges(union(spans))) for name, spans in numbers.items()])
+        inbounds = {
+            (name, entry.id): entry.data
+            for name, entries_of in zip(numbers, found, strict=True)
+            for entry in entries_of
+            if not entry.erased
+        }
+        return [(each, place, inbounds.get(place)) for each, place in named]
 
     def _people_of(self, inbound: JsonObject) -> set[Account]:
         return _read_people(inbound, text_field(inbound, "channel") or self._channel)
 
     async def _read(self, last: int) -> None:
-        """Read who speaks in the entries up to one."""
-        for low in range(self._read_to + 1, last + 1, PAGE_ENTRIES):
-            part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
+        """Read who speaks in the entries up to one, and in those after it that are there already."""
+        while self._read_to < last:
+            low = self._read_to + 1
+            part = IdRanges(((low, low + PAGE_ENTRIES - 1),))
             (entries,) = await self._tape.fetch([TapeQuery(self._tape.name, part)])
+            self._read_to = max(entries[-1].id if entries else 0, min(low + PAGE_ENTRIES - 1, last))
             # Who only typed commands has no message here, and their words come back, such as the text of a job.
             typed: dict[int, set[Account]] = defaultdict(set)
             for begun, place, data in await self._read_asking(entries):
-                typed[begun] |= _without_terminal(() if data is None else self._people_of(data))
+                people = None if data is None else self._people_of(data)
+                typed[begun] |= _without_terminal(people or ())
+                asking = self._asking.get(begun, frozenset())
+                whole = None if people is None or asking is None else asking | people
+                self._asking[begun] = whole if whole is None else self._groups.setdefault(whole, whole)
                 if data is not None and _is_forwarded(data):
                     self._forwarded.add(place)
             for entry in entries:
                 if accounts := self._find_people(entry) | typed[entry.id]:
                     self._spoken.append((entry.id, self._groups.setdefault(accounts, accounts)))
+                    before = self._everybody[-1][1] if self._everybody else frozenset[Account]()
+                    if not accounts <= before:
+                        self._everybody.append((entry.id, before | accounts))
                 if _may_repeat_words(entry):
                     self._repeated.append(entry.id)
                     # Nobody but owners has spoken here: what people said elsewhere, such as the jobs of all chats.
@@ -122,7 +168,6 @@ class SpeakerFinder:
                         self._reported.append(entry.id)
                 elif is_said_by_person(entry.kind, entry.payload):
                     self._has_others |= source_of(entry) is Source.PEOPLE
-        self._read_to = max(self._read_to, last)
 
     def _find_people(self, entry: TapeEntry) -> frozenset[Account]:
         # Facts of memory that chats share name a channel; others do not, since it is that of their chat.
@@ -189,6 +234,14 @@ async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[T
 def answering_steps(turn: TurnRecord) -> list[StepRecord]:
     """List the steps of a turn that asked a model for its answer, as far as their requests can be built again."""
     return [step for step in turn.answering_steps if records_view(step.data)]
+
+
+def only_reads_here(call: ToolInvocation) -> bool:
+    """Return true for a call that only reads what is stored here."""
+    effects = [call.tool.effect, *([call.plan.effect] if call.plan is not None else [])]
+    return all(
+        each.kind is EffectKind.READ and not (each.has_network and each.source is Source.WORLD) for each in effects
+    )
 
 
 class RecordedResults:

@@ -177,7 +177,7 @@ class ModelRunner:
             started = self._elapsed()
             try:
                 fitted.check()
-                call = ModelCall(turn, composed.model, composed.request, fitted.count_input)
+                call = ModelCall(turn, composed.model, composed.request, fitted.count_input, step=facts)
                 quiet = QuietText(turn.shown.stands) if turn.shown.world else None
                 reply = await self._call_model(call, facts, self._text_viewer(turn, quiet))
             except asyncio.CancelledError:
@@ -270,7 +270,8 @@ class ModelRunner:
             if size is not None and len(request.as_bytes()) > request_token_limit(size):
                 count = await count_tokens(model, request, min(self._settings.timeout, COUNT_TIMEOUT))
                 check_count(model.name, count, request_token_limit(size))
-            reply = await self._call_model(ModelCall(turn, model, request, lambda: _estimate_input(request)), facts)
+            call = ModelCall(turn, model, request, lambda: _estimate_input(request), step=facts)
+            reply = await self._call_model(call, facts)
         except asyncio.CancelledError:
             facts["status"] = "stopped"
             raise
@@ -322,7 +323,7 @@ class ModelRunner:
                     has_repeated = True
                     show_text("")
                 spent += call.cost or 0.0
-                call = ModelCall(call.turn, call.model, call.request, call.count_input, span=call.span)
+                call = ModelCall(call.turn, call.model, call.request, call.count_input, span=call.span, step=facts)
                 attempts.begin_again(call.model.name)
         except BaseException:
             self._lessons.drop(lessons)

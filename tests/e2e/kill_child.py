@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bubbot.app.bot import PortWrappers, open_app
 from bubbot.app.own_features import FEATURES
@@ -23,8 +23,9 @@ from bubbot.app.settings import load
 from bubbot.arguments.fields import NoArguments
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
-from bubbot.ports.model import Model, ModelEvent, ModelRequest
+from bubbot.ports.model import ListsMessages, Model, ModelEvent, ModelRequest
 from bubbot.ports.turn import Turn
+from bubbot.tape.entry import JsonObject
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
 from bubbot.tool import INSIDE, Tool, tool
 
@@ -114,6 +115,11 @@ class KillingModel:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
+
+    async def list_messages(self, request: ModelRequest) -> list[JsonObject]:
+        """See `ListsMessages.list_messages`; powers are looked for on the object itself."""
+        found: list[JsonObject] = await cast("ListsMessages", self._model).list_messages(request)
+        return found
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         async for event in self._model.stream(request):

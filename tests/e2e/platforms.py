@@ -32,12 +32,14 @@ class Platform(ABC):
     Attributes:
         rooms: the chat of each person.
         name: the name of the channel.
+        leaves_bare_starts: a kill may leave a bare `…` in a chat: the platform cannot tell whether it arrived.
         sends: the routes of messages to people, that of new ones first.
     """
 
     server: PlatformServer[Any, Any]
     rooms: dict[str, Any] = field(default_factory=dict)
     name: ClassVar[str]
+    leaves_bare_starts: ClassVar[bool] = False
     sends: ClassVar[Sequence[str]]
 
     def table(self) -> dict[str, Any]:
@@ -86,6 +88,7 @@ class OnTelegram(Platform):
     """The bot polls; a poll in vain shows that it has everything."""
 
     name = "telegram"
+    leaves_bare_starts = True
     sends = ("sendMessage", "editMessageText")
 
     def table(self) -> dict[str, Any]:

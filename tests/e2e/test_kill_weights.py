@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from bubbot.features.learn.weights.facts import LEARN_TAPE
+from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.writing import RECEIPT_SUFFIX
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape

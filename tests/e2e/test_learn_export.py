@@ -9,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from bubbot.home import Home
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.service import TapeService
 from tests.doubles import SteppingClock
-from tests.e2e import bot
+from tests.e2e import bot, forked
 from tests.trace.home import apart, lived, words_about, words_of_tapes
 
 CANARY = re.compile(r"zq\d{5}x|zp\d{5}x")
@@ -134,7 +136,7 @@ def test_a_file_that_is_there_stays_and_a_slice_has_its_turns_only(home: Path) -
     assert [each["last"] for each in receipt_of(out)["slices"]] == [40, 40]
 
 
-@pytest.mark.parametrize("out", ["-", ".", "..", "/", "", "x" * 245, "nowhere/out.jsonl"])
+@pytest.mark.parametrize("out", ["-", ".", "..", "/", "", "x" * 245, "nowhere/out.jsonll"])
 def test_a_name_that_no_file_can_have_is_refused_in_a_sentence(home: Path, out: str) -> None:
     before = {*home.parent.iterdir()}
     done = bot.run(home, "export", "openai-chat", "tg:5", "--for", "evaluation", "--out", out)
@@ -166,22 +168,90 @@ def test_an_archive_is_exported_whole_or_in_part_and_counts_are_of_what_was_writ
     assert receipt["losses"] == {"a turn without a reward": 1}
 
 
-@pytest.mark.parametrize("kill", range(5))
-def test_a_kill_leaves_no_file_that_looks_whole(home: Path, tmp_path: Path, kill: int) -> None:
-    """At five moments; the proof does fifty."""
-    copy = tmp_path / "home"
-    shutil.copytree(home, copy)
-    out = tmp_path / "out.json"
-    with bot.opened(copy, "export", "atif", "tg:1", "--for", "evaluation", "--out", str(out)) as opened:
-        time.sleep(0.2 * kill)
-        opened.process.send_signal(signal.SIGKILL)
-        opened.process.wait(10.0)
-    if out.exists():
+LONG_EXPORT = ("export", "openai-chat", *["tg:1"] * 12, "--for", "evaluation")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A moment of an export, after a share of its time, or when a share of its bytes is written."""
+
+    share: float
+    is_of_time: bool
+
+    def strike(self, process: forked.Child, folder: Path, whole: tuple[float, int]) -> bool:
+        """Kill an export at that moment; return true if its file was being written then."""
+        seconds, size = whole
+        begun = time.monotonic()
+        while process.returncode is None:
+            written = sum(part.stat().st_size for part in list_parts(folder))
+            if (time.monotonic() - begun >= self.share * seconds) if self.is_of_time else (written > self.share * size):
+                break
+            time.sleep(0.0005)
+        process.send_signal(signal.SIGKILL)
+        process.wait(10.0)
+        return bool(list_parts(folder))
+
+
+def list_parts(folder: Path) -> list[Path]:
+    return [part for part in folder.glob("out.*.part") if part.exists()]
+
+
+def kill_export(home: Path, folder: Path, kill: Kill, whole: tuple[float, int]) -> bool:
+    """Kill an export, look at what it leaves, and remove it if it has a name; return true if its file was being written."""
+    out, receipt = folder / "out.jsonl", folder / "out.jsonl.receipt.json"
+    arguments = (*LONG_EXPORT, "--out", str(out))
+    with bot.opened(home, *arguments) as opened:
+        was_writing = kill.strike(opened.process, folder, whole)
+    if out.exists():  # then it is whole, and has its receipt
         receipt_of(out)
-        json.loads(out.read_text())
+    assert {*folder.iterdir()} <= {out, receipt, *(folder / f"{each.name}.part" for each in (out, receipt))}
     out.unlink(missing_ok=True)
-    out.with_name("out.json.receipt.json").unlink(missing_ok=True)
-    done = bot.run(copy, "export", "atif", "tg:1", "--for", "evaluation", "--out", str(out))
+    receipt.unlink(missing_ok=True)
+    return was_writing
+
+
+def whole_export(home: Path, folder: Path) -> tuple[float, int]:
+    """Export, whatever a kill has left; return how many seconds it took, and the size of the file."""
+    begun, out = time.monotonic(), folder / "out.jsonl"
+    done = bot.run(home, *LONG_EXPORT, "--out", str(out))
     assert done.returncode == 0, done.stderr
     receipt_of(out)
-    assert not list(tmp_path.glob("*.part"))
+    size = out.stat().st_size
+    assert len([*folder.iterdir()]) == 2
+    for path in (out, folder / "out.jsonl.receipt.json"):
+        path.unlink()
+    return time.monotonic() - begun, size
+
+
+KILLS = [
+    Kill(0.0, is_of_time=False),
+    Kill(0.5, is_of_time=False),
+    Kill(0.4, is_of_time=True),
+    Kill(0.9, is_of_time=True),
+]
+
+
+@pytest.mark.parametrize("kill", KILLS, ids=str)
+def test_a_kill_leaves_no_file_that_looks_whole(home: Path, tmp_path: Path, kill: Kill) -> None:
+    """At four moments; the proof does fifty."""
+    copy = shutil.copytree(home, tmp_path / "home")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    kill_export(copy, folder, kill, whole_export(copy, folder))
+    whole_export(copy, folder)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(600)
+def test_fifty_kills_leave_no_file_that_looks_whole(home: Path, tmp_path: Path) -> None:
+    """Half of them by the clock, at any moment from its start on, and half while the file is written."""
+    copy, chance = shutil.copytree(home, tmp_path / "home"), Random(50)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    whole = whole_export(copy, folder)
+    writing = [
+        kill_export(copy, folder, Kill(chance.random() * 1.05, is_of_time=number % 2 == 0), whole)
+        for number in range(50)
+    ]
+    assert sum(writing) >= 10, "so that the kills say something"
+    whole_export(copy, folder)

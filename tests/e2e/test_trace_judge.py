@@ -178,6 +178,8 @@ def test_only_owners_send_it_only_from_here_and_wrong_fields_are_named(home: Pat
         assert done.returncode == 0, done.stderr
         token = bot.run(home, "trace", "--token", "ann").stdout.decode().strip().partition("token=")[2]
         auditor = f"{link.partition('/?')[0]}/?token={token}"
+        shown = get(auditor, panel)
+        assert ("<h2>" in shown, 'class="judge"' in shown) == (True, False)  # they look
         status, text = send(auditor, panel, good)
         assert (status, "only an owner" in text) == (403, True)
         assert send(link, panel, good)[0] == 303

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +37,22 @@ def test_a_file_gets_its_name_when_it_is_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one\n"
     assert path.stat().st_mode & 0o777 == 0o600
     assert names(tmp_path) == ["a.jsonl"]
+
+
+def test_a_file_is_on_disk_before_it_gets_its_name_and_then_its_name_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = tmp_path / "a", list[tuple[bool, bool]]()
+    fsync = os.fsync
+
+    def note(number: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(number).st_mode), path.exists()))
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", note)
+    with create_file(path) as write:
+        write(b"one\n")
+    assert synced == [(False, False), (True, True)]
 
 
 def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -12,25 +12,24 @@ from msgspec import Meta, Struct, field
 from bubbot import __version__
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
-from bubbot.errors import EntryNotFound, ValueInvalid
+from bubbot.errors import ConfigError, EntryNotFound, ValueInvalid
 from bubbot.features.learn.episodes import EpisodeReader
+from bubbot.features.learn.files import ExportedFile, open_export, require_allowed
 from bubbot.features.learn.formats import FORMATS
+from bubbot.features.learn.formats.writer import ExportFormat
 from bubbot.features.learn.people import ConsentCheck
-from bubbot.features.learn.rewards import TurnSpan, assign_rewards
+from bubbot.features.learn.rewards import assign_rewards, find_turn_spans
 from bubbot.features.learn.settings import LearnSettings
-from bubbot.features.learn.writing import Episode, Exporter, ExportReceipt
+from bubbot.features.learn.writing import Episode, ExportedSlice, Exporter, ExportReceipt
 from bubbot.log import redact
 from bubbot.ports.channel import Role
 from bubbot.ports.judgements import ReadLabels
 from bubbot.ports.people import AsksConsent, Purpose
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.runtime.rerun import PAGE_ENTRIES, SpeakerFinder
+from bubbot.runtime.rerun import SpeakerFinder
 from bubbot.runtime.targets import find_target
 from bubbot.shell_command import Argument, CommandContext
-from bubbot.tape.entry import Kind, text_field
-from bubbot.tape.events import TURN_ENDS, TURN_START
-from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.replay import ReplayedTape
 from bubbot.tape.service import TapeService
 from bubbot.tool import READS_PEOPLE
 
@@ -68,7 +67,7 @@ class ExportArgs(Args, frozen=True):
             "sessions such as telegram:42, whole or with a slice: telegram:42@12-400, two anchors FIRST..SECOND, or the beginning of a turn id",
             rest=True,
         ),
-    ]
+    ] = ""
     out: Annotated[str, Argument("write this new file, and FILE.receipt.json", "FILE", short="o")] = ""
     purpose: Annotated[
         Purpose | None, Argument("what people have to allow it for (default: what the format is for)", "PURPOSE")
@@ -78,6 +77,9 @@ class ExportArgs(Args, frozen=True):
         Argument("how much the reward of a later turn counts for an earlier one", "N"),
     ] = None
     require_complete: Annotated[bool, Argument("write nothing if anything is left out")] = False
+    source: Annotated[
+        str, Argument("instead of slices: write what this exported FILE has, with its receipt beside it", "FILE")
+    ] = field(default="", name="from")
 
 
 class Exported(Struct, frozen=True):
@@ -111,7 +113,7 @@ class LearnCommands:
     """Exports of what models were shown and did."""
 
     @command(
-        "export <format> <slices>",
+        "export <format> [slices]",
         example="openai-chat telegram:42@12-400 --out chats.jsonl",
         role=Role.OWNER,
         effect=READS_PEOPLE,
@@ -133,8 +135,12 @@ class LearnCommands:
             "-",
         ):  # nothing goes to standard output: beside the file stands its receipt
             raise ValueInvalid("export_no_file")
+        if args.source:
+            return Exported(str(out), await _export_again(context, options, args, chosen, out))
         purpose = args.purpose or chosen.purpose
         words = args.slices.split()
+        if not words:
+            raise ValueInvalid("export_nothing")
         if chosen.is_single and len(words) > 1:
             raise ValueInvalid("export_single", format=chosen.name)
         episodes = [await _open_episode(context, options, word, purpose) for word in words]
@@ -142,6 +148,45 @@ class LearnCommands:
         exporter = Exporter(chosen, purpose, __version__, redact, factor, context.on_progress)
         receipt = await exporter.write(episodes, out, is_whole=args.require_complete)
         return Exported(str(out), receipt)
+
+
+async def _export_again(
+    context: CommandContext, options: LearnOptions, args: ExportArgs, chosen: ExportFormat, out: Path
+) -> ExportReceipt:
+    """Write what an exported file has. Raise `ConfigError` if it may not be used, or is not whole."""
+    if args.slices.strip() or args.discount is not None:
+        raise ValueInvalid("export_from_alone")
+    with open_export(Path(args.source)) as exported:
+        receipt = exported.receipt
+        if args.purpose not in (None, receipt.purpose):
+            raise ValueInvalid("export_purpose", purpose=receipt.purpose)
+        if chosen.is_single and len(receipt.slices) > 1:
+            raise ValueInvalid("export_single", format=chosen.name)
+        for part in receipt.slices:
+            await _ask_again(context, options, exported, part)
+        exporter = Exporter(chosen, receipt.purpose, __version__, redact)
+        return await exporter.write(
+            exported.episodes(),
+            out,
+            is_whole=args.require_complete,
+            source=exported.source,
+            known_losses=receipt.losses,
+        )
+
+
+async def _ask_again(
+    context: CommandContext, options: LearnOptions, exported: ExportedFile, part: ExportedSlice
+) -> None:
+    """Refuse a file if people or tapes of it do not allow its export now."""
+    path, tapes = exported.path, await context.store.tapes()
+    head = next((tape.head for tape in tapes if tape.name == part.tape), 0)
+    if not 0 < part.first <= part.last <= head:
+        raise ConfigError(f"{path}: {part.session or part.tape} is not in this home as it was when it was exported")
+    async with context.open_session(part.tape, usage="exported") as tape:
+        turns = await find_turn_spans(tape, part.first, part.last)
+        check = ConsentCheck(SpeakerFinder(tape), options.open_consents(context.open_tape), exported.receipt.purpose)
+        reader = EpisodeReader(tape, options.strategies, check)
+        await require_allowed(path, part, turns, reader)
 
 
 async def _open_episode(context: CommandContext, options: LearnOptions, word: str, purpose: Purpose) -> Episode:
@@ -155,11 +200,14 @@ async def _open_episode(context: CommandContext, options: LearnOptions, word: st
         head = summary.head
         spans = (await find_target(tape, part)).entries if part else ((1, head),)
         first, last = spans[0][0], spans[-1][1]
-        turns = await find_turns(tape, first, last)
+        turns = await find_turn_spans(tape, first, last)
         labels = await options.open_labels(context.open_tape)(tape.name)
         rewards = assign_rewards(labels, turns, options.section)
-        check = ConsentCheck(SpeakerFinder(tape), options.open_consents(context.open_tape), purpose)
-        reader = EpisodeReader(tape, options.strategies, check)
+        replayed = ReplayedTape(
+            context.store, tape.name, head, now=context.now, new_id=context.new_id, session=tape.session
+        )
+        check = ConsentCheck(SpeakerFinder(replayed), options.open_consents(context.open_tape), purpose)
+        reader = EpisodeReader(replayed, options.strategies, check)
         return Episode(tape, reader, first, last, head, summary.hash, turns, rewards)
 
 
@@ -168,22 +216,6 @@ def _split_word(word: str, tapes: Collection[str]) -> tuple[str, str]:
     ends = [place for place, letter in enumerate(word) if letter == "@"]
     end = next((each for each in (len(word), *reversed(ends)) if word[:each] in tapes), min([*ends, len(word)]))
     return word[:end], word[end + 1 :]
-
-
-async def find_turns(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:
-    """Return the turns that begin and end within a range, in their order."""
-    began: dict[str, int] = {}
-    found: list[TurnSpan] = []
-    for low in range(first, last + 1, PAGE_ENTRIES):
-        part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
-        query = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(TURN_START, *TURN_ENDS))
-        for entry in (await tape.fetch([query]))[0]:
-            turn = text_field(entry.meta, "turn")
-            if entry.name == TURN_START:
-                began[turn] = entry.id
-            elif turn in began:
-                found.append(TurnSpan(turn, began.pop(turn), entry.id))
-    return sorted(found, key=lambda turn: turn.first)
 
 
 async def _open_commands(_context: CommandContext) -> LearnCommands:

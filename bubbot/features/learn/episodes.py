@@ -16,7 +16,7 @@ from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.rerun import PAGE_ENTRIES
 from bubbot.runtime.targets import BRANCH_CHOSEN, BRANCH_ENDED
 from bubbot.runtime.turns import CallRecord, StepRecord, TurnRecord
-from bubbot.tape.entry import Kind, TapeEntry, is_for_people, text_field
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, is_for_people, objects_of, text_field
 from bubbot.tape.events import TURN_ENDS, CommandRun
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -47,6 +47,22 @@ class EpisodeStep:
     def calls(self) -> tuple[CallRecord, ...]:
         """The calls that it made, with their results."""
         return self.record.calls
+
+    @property
+    def wrote_nothing(self) -> bool:
+        """True if it failed, or wrote no word and made no call."""
+        return not self.text and not self.calls
+
+    def goes_on_from(self, earlier: EpisodeStep) -> bool:
+        """Return true if its request begins with that of an earlier step, and with what that wrote."""
+        messages, known = self.request.messages, earlier.request.messages
+        if self.request.system != earlier.request.system or messages[: len(known)] != known:
+            return False
+        if earlier.wrote_nothing:
+            return True
+        written = messages[len(known)] if len(messages) > len(known) else EMPTY_OBJECT
+        called = [text_field(call, "id") for call in objects_of(written.get("tool_calls"))]
+        return written.get("role") == "assistant" and called == [call.id for call in earlier.calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +114,7 @@ class EpisodeTurn:
     @property
     def is_continuous(self) -> bool:
         """True if each request of it goes on from the one before, so that the last one holds them all."""
-        return all(
-            later.request.messages[: len(step.request.messages)] == step.request.messages
-            and later.request.system == step.request.system
-            for step, later in pairwise(self.steps)
-        )
+        return all(later.goes_on_from(step) for step, later in pairwise(self.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +149,12 @@ class EpisodeReader:
         async for turn, has_ended in self._find_turns(first, last):
             async for found in self._read_turn(turn, rewards, has_ended=has_ended):
                 yield found
+
+    async def judge(self, first: int, last: int) -> AsyncIterator[LeftOutTurn]:
+        """Yield the turns of a range of entries that may not be used, without building their requests."""
+        async for turn, has_ended in self._find_turns(first, last):
+            if reason := await self._judge(turn, has_ended=has_ended):
+                yield LeftOutTurn(turn.entries[0].id, reason)
 
     async def _find_turns(self, first: int, last: int) -> AsyncIterator[tuple[TurnRecord, bool]]:
         open_turns: dict[str, list[TapeEntry]] = {}

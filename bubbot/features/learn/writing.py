@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct, json
+from msgspec.structs import replace
 
 from bubbot.errors import ConfigError
 from bubbot.features.learn.episodes import EpisodeReader, EpisodeTurn, LeftOutTurn
@@ -18,7 +21,7 @@ from bubbot.log import REDACTED
 from bubbot.new_files import create_file
 from bubbot.ports.people import Purpose
 from bubbot.ports.progress import OnProgress, ignore_progress
-from bubbot.tape.entry import canonical
+from bubbot.tape.entry import EMPTY_OBJECT, canonical
 from bubbot.tape.handle import TapeHandle, spans_of
 
 RECEIPT_SUFFIX = ".receipt.json"
@@ -33,8 +36,11 @@ class ExportedSlice(Struct, frozen=True):
         turns: turns that were written.
         steps: calls of models in them.
         rewarded: turns of them with a reward.
+        records: what is in the file of it, in units of the format.
+        turn_ids: SHA-256 of the ids of all turns that had ended in it, one a line: a tape that has them still is the same one.
         left_out: how many turns, or parts of them, were not written, by the reason.
-        entries: the first entries of those.
+        entries: the first entries of turns that were not written.
+        parts: the first entries of turns of which a sub-task was not written.
     """
 
     tape: str
@@ -46,8 +52,24 @@ class ExportedSlice(Struct, frozen=True):
     turns: int
     steps: int
     rewarded: int
+    records: int
+    turn_ids: str
     left_out: Mapping[str, int]
     entries: tuple[tuple[int, ...], ...] = ()
+    parts: tuple[tuple[int, ...], ...] = ()
+
+
+class ExportSource(Struct, frozen=True):
+    """The exported file that an export was made of.
+
+    Attributes:
+        format: its format, in words.
+        sha256: that of the file.
+    """
+
+    file: str
+    format: str
+    sha256: str
 
 
 class ExportReceipt(Struct, frozen=True):
@@ -65,6 +87,7 @@ class ExportReceipt(Struct, frozen=True):
         losses: what the format could not hold, counted by the reason.
         redactions: secrets that were replaced.
         slices: where it is from.
+        source: the exported file that it was made of; None if it was made of the tapes.
     """
 
     format: str
@@ -78,6 +101,7 @@ class ExportReceipt(Struct, frozen=True):
     losses: Mapping[str, int]
     redactions: int
     slices: tuple[ExportedSlice, ...]
+    source: ExportSource | None = None
 
     @property
     def why_partial(self) -> tuple[str, ...]:
@@ -107,6 +131,44 @@ class Episode:
     turns: Sequence[TurnSpan]
     rewards: Mapping[str, Sequence[Reward]]
 
+    @property
+    def origin(self) -> ExportedSlice:
+        """Where it is from, before anything is written."""
+        tape, ids = self.tape, hash_turns(self.turns)
+        return ExportedSlice(
+            tape.name, tape.session, self.first, self.last, self.head, self.hash, 0, 0, 0, 0, ids, dict[str, int]()
+        )
+
+    def returns(self, factor: float, /) -> Mapping[str, float]:
+        """Return the reward of each turn by its id; a later turn counts `factor` for the one before."""
+        return discount(self.rewards, self.turns, factor)
+
+    def read(self) -> AsyncIterator[EpisodeTurn | LeftOutTurn]:
+        """Yield its turns in their order."""
+        return self.reader.read(self.first, self.last, self.rewards)
+
+
+class ExportedEpisode(Protocol):
+    """What an exporter writes: a slice of a tape, or what an earlier export has of one."""
+
+    @property
+    def origin(self) -> ExportedSlice:
+        """Where it is from, with what an earlier export left out."""
+        ...
+
+    def returns(self, factor: float, /) -> Mapping[str, float]:
+        """Return the reward of each turn by its id, as far as its turns were read."""
+        ...
+
+    def read(self) -> AsyncIterator[EpisodeTurn | LeftOutTurn]:
+        """Yield its turns in their order."""
+        ...
+
+
+def hash_turns(turns: Iterable[TurnSpan]) -> str:
+    """Return the `turn_ids` of a slice with these turns; see `ExportedSlice`."""
+    return sha256("".join(f"{turn.id}\n" for turn in turns).encode()).hexdigest()
+
 
 @dataclass(slots=True)
 class Exporter:
@@ -127,73 +189,100 @@ class Exporter:
     on_progress: OnProgress = ignore_progress
     _redactions: int = 0
 
-    async def write(self, episodes: Sequence[Episode], path: Path, *, is_whole: bool = False) -> ExportReceipt:
-        """Write the file and its receipt.
+    async def write(
+        self,
+        episodes: Sequence[ExportedEpisode],
+        path: Path,
+        *,
+        is_whole: bool = False,
+        source: ExportSource | None = None,
+        known_losses: Mapping[str, int] = EMPTY_OBJECT,
+    ) -> ExportReceipt:
+        """Write the file and its receipt. The receipt gets its name first: a file that has its name is whole, and has its receipt.
 
         Args:
+            source: the exported file that the episodes are read from, and `known_losses` what that could not hold.
             is_whole: refuse to write a file that is not complete.
 
         Raises:
             ConfigError: there is such a file, it cannot be written, or it would not be complete.
         """
-        writer, digest, size = self.format.open(), sha256(), 0
-        receipt_path = path.with_name(path.name + RECEIPT_SUFFIX)
-        slices: list[ExportedSlice] = []
-        with create_file(receipt_path) as write_receipt, create_file(path) as write_file:
-            for episode in episodes:
-                counts = _Counts()
-                async for part in self._write_episode(writer, episode, counts):
-                    data = self._redact(part)
-                    digest.update(data)
-                    size += len(data)
-                    write_file(data)
-                slices.append(counts.describe(episode))
-            losses = dict(sorted(writer.losses.items()))
-            receipt = ExportReceipt(
-                format=self.format.title,
-                purpose=self.purpose,
-                version=self.version,
-                file=path.name,
-                sha256=digest.hexdigest(),
-                bytes=size,
-                records=writer.records,
-                is_complete=not losses and not any(each.left_out for each in slices),
-                losses=losses,
-                redactions=self._redactions,
-                slices=tuple(slices),
-            )
-            if not receipt.records:
-                why = "; ".join(receipt.why_partial) or "no turn of a model"
-                raise ConfigError(f"there is nothing to export ({why}): nothing was written")
-            if is_whole and not receipt.is_complete:
-                raise ConfigError(
-                    f"{path} would not be complete ({'; '.join(receipt.why_partial)}): nothing was written"
-                )
-            write_receipt(json.encode(receipt) + b"\n")
+        receipt_path, has_receipt = path.with_name(path.name + RECEIPT_SUFFIX), False
+        try:
+            with create_file(path) as write_file:
+                with create_file(receipt_path) as write_receipt, closing(self.format.open()) as writer:
+                    receipt = await self._write_file(episodes, writer, write_file, path.name)
+                    receipt = replace(
+                        receipt,
+                        losses=dict(sorted((Counter(receipt.losses) | Counter(known_losses)).items())),
+                        is_complete=receipt.is_complete and not known_losses,
+                        source=source,
+                    )
+                    if not receipt.records:
+                        why = "; ".join(receipt.why_partial) or "no turn of a model"
+                        raise ConfigError(f"there is nothing to export ({why}): nothing was written")
+                    if is_whole and not receipt.is_complete:
+                        why = "; ".join(receipt.why_partial)
+                        raise ConfigError(f"{path} would not be complete ({why}): nothing was written")
+                    write_receipt(json.encode(receipt) + b"\n")
+                has_receipt = True
+        except BaseException:
+            if has_receipt:
+                receipt_path.unlink(missing_ok=True)
+            raise
         return receipt
 
-    async def _write_episode(self, writer: FormatWriter, episode: Episode, counts: _Counts) -> AsyncIterator[bytes]:
-        tape = episode.tape
-        identifier = sha256(
-            canonical({"tape": tape.name, "first": episode.first, "last": episode.last}).encode()
-        ).hexdigest()[:16]
-        returns = discount(episode.rewards, episode.turns, self.factor)
-        for part in writer.begin(
-            EpisodeHead(identifier, tape.name, tape.session, episode.first, episode.last, self.version, returns)
-        ):
+    async def _write_file(
+        self,
+        episodes: Sequence[ExportedEpisode],
+        writer: FormatWriter,
+        write_file: Callable[[bytes], object],
+        name: str,
+    ) -> ExportReceipt:
+        digest, size, slices = sha256(), 0, list[ExportedSlice]()
+        for episode in episodes:
+            counts, before = _Counts(), writer.records
+            async for part in self._write_episode(writer, episode, counts):
+                data = self._redact(part)
+                digest.update(data)
+                size += len(data)
+                write_file(data)
+            slices.append(counts.describe(episode.origin, writer.records - before))
+        return ExportReceipt(
+            format=self.format.title,
+            purpose=self.purpose,
+            version=self.version,
+            file=name,
+            sha256=digest.hexdigest(),
+            bytes=size,
+            records=writer.records,
+            is_complete=not writer.losses and not any(each.left_out for each in slices),
+            losses=dict(sorted(writer.losses.items())),
+            redactions=self._redactions,
+            slices=tuple(slices),
+        )
+
+    async def _write_episode(
+        self, writer: FormatWriter, episode: ExportedEpisode, counts: _Counts
+    ) -> AsyncIterator[bytes]:
+        origin, returns = episode.origin, episode.returns(self.factor)
+        first, last = origin.first, origin.last
+        identifier = sha256(canonical({"tape": origin.tape, "first": first, "last": last}).encode()).hexdigest()[:16]
+        head = EpisodeHead(identifier, origin.tape, origin.session, first, last, self.version, returns)
+        for part in writer.begin(head):
             yield part
-        async for found in episode.reader.read(episode.first, episode.last, episode.rewards):
+        async for found in episode.read():
             if isinstance(found, LeftOutTurn):
                 counts.left_out[found.reason] += 1
-                counts.entries.append(found.entry)
-                self.on_progress(found.entry - episode.first + 1, episode.last - episode.first + 1)
+                (counts.parts if found.part else counts.entries).append(found.entry)
+                self.on_progress(found.entry - first + 1, last - first + 1)
                 continue
             before = writer.records
             for part in writer.write(found):
                 yield part
             if writer.records > before:
-                counts.add(found)
-            self.on_progress(found.span[1] - episode.first + 1, episode.last - episode.first + 1)
+                counts.add(found, is_rewarded=found.record.id in returns)
+            self.on_progress(found.span[1] - first + 1, last - first + 1)
         for part in writer.end():
             yield part
 
@@ -214,23 +303,21 @@ class _Counts:
     rewarded: int = 0
     left_out: Counter[str] = field(default_factory=Counter[str])
     entries: list[int] = field(default_factory=list[int])
+    parts: list[int] = field(default_factory=list[int])
 
-    def add(self, turn: EpisodeTurn) -> None:
+    def add(self, turn: EpisodeTurn, *, is_rewarded: bool) -> None:
         self.turns += 1
         self.steps += len(turn.steps) + sum(len(each.steps) for each in turn.subtasks)
-        self.rewarded += bool(turn.rewards)
+        self.rewarded += is_rewarded
 
-    def describe(self, episode: Episode) -> ExportedSlice:
-        return ExportedSlice(
-            tape=episode.tape.name,
-            session=episode.tape.session,
-            first=episode.first,
-            last=episode.last,
-            head=episode.head,
-            hash=episode.hash,
+    def describe(self, origin: ExportedSlice, records: int) -> ExportedSlice:
+        return replace(
+            origin,
             turns=self.turns,
             steps=self.steps,
             rewarded=self.rewarded,
-            left_out=dict(sorted(self.left_out.items())),
-            entries=tuple(spans_of(sorted(set(self.entries)))),
+            records=records,
+            left_out=dict(sorted((self.left_out + Counter(origin.left_out)).items())),
+            entries=(*origin.entries, *spans_of(self.entries)),
+            parts=(*origin.parts, *spans_of(self.parts)),
         )

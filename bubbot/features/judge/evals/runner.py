@@ -69,7 +69,7 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.effects import runs_again
-from bubbot.runtime.rerun import RecordedResults
+from bubbot.runtime.rerun import RecordedResults, only_reads_here
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps
 from bubbot.tape.entry import Kind, TapeEntry
@@ -78,7 +78,7 @@ from bubbot.tape.provenance import Source
 from bubbot.tape.query import IdRanges, Span, TapeQuery, cut_spans, union
 from bubbot.tape.withheld import reading_for_model
 from bubbot.toml_tables import Problem
-from bubbot.tool import EffectKind, ToolOutput
+from bubbot.tool import ToolOutput
 
 log = logging.getLogger(__name__)
 
@@ -673,18 +673,10 @@ class EvalRunner:
             if result.startswith(ERROR_PREFIX):
                 raise ToolFailed(result.removeprefix(ERROR_PREFIX).strip())
             return result
-        if attempt.setup.tools == "live" and _only_reads_here(call):
+        if attempt.setup.tools == "live" and only_reads_here(call):
             return await call_next(call)
         attempt.not_run += 1
         raise ToolFailed(NOT_RUN)
-
-
-def _only_reads_here(call: ToolInvocation) -> bool:
-    """Return true for a call that only reads what is stored here."""
-    effects = [call.tool.effect, *([call.plan.effect] if call.plan is not None else [])]
-    return all(
-        each.kind is EffectKind.READ and not (each.has_network and each.source is Source.WORLD) for each in effects
-    )
 
 
 def _read_arguments(text: str) -> Any:

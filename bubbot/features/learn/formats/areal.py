@@ -5,9 +5,14 @@ AReaL trains on what it sampled itself; such records are for reward models, eval
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
+from msgspec import Struct
+
+from bubbot.errors import ConfigError
 from bubbot.features.learn.episodes import EpisodeTurn
 from bubbot.features.learn.formats.chats import (
     COMMANDS_ALONE,
@@ -15,7 +20,14 @@ from bubbot.features.learn.formats.chats import (
     SUBTASK,
     shown_messages,
     written_message,
-    wrote_nothing,
+)
+from bubbot.features.learn.formats.reader import (
+    MessageRow,
+    ReadTurn,
+    count_inherited,
+    decode,
+    make_turn,
+    read_chat,
 )
 from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat, encode_line
 
@@ -39,7 +51,7 @@ class ArealWriter:
         self.losses[COMMANDS_ALONE] += not turn.steps and not turn.subtasks
         self.losses += Counter()  # without what is 0
         for step in turn.steps:
-            if wrote_nothing(step):
+            if step.wrote_nothing:
                 self.losses[NOTHING_WRITTEN] += 1
                 continue
             self.records += 1
@@ -57,5 +69,37 @@ class ArealWriter:
         """See `FormatWriter`."""
         yield b"\n}}\n"
 
+    def close(self) -> None:
+        """See `FormatWriter`."""
 
-AREAL = ExportFormat("areal", "AReaL interactions without tokens (API 1)", "training", ArealWriter, is_single=True)
+
+class InteractionRow(Struct, forbid_unknown_fields=True):
+    """An interaction of `ArealWriter`."""
+
+    messages: list[MessageRow]
+    output_message_list: list[MessageRow]
+    reward: float | None
+    interaction_id: str
+
+
+class InteractionsFile(Struct, forbid_unknown_fields=True):
+    """What `ArealWriter` wrote."""
+
+    interactions: dict[str, InteractionRow]
+
+
+def read_interactions(file: BinaryIO) -> Iterator[ReadTurn]:
+    """Read what `ArealWriter` wrote; each interaction is a turn, since none says which turn it was of."""
+    for name, row in decode(InteractionsFile, file.read(), "the file").interactions.items():
+        number, place = name.rpartition("-")[2], f"interaction {name}"
+        if not _ENTRY.fullmatch(number):
+            raise ConfigError(f"{place}: no entry at the end of its id: give a file as bubbot export wrote it")
+        messages = [each.as_message() for each in (*row.messages, *row.output_message_list)]
+        (step,) = read_chat(messages, len(messages) - 1, (), place, first=int(number))
+        yield ReadTurn(make_turn(name, [step], inherited=count_inherited(step.request.messages)), row.reward)
+
+
+_ENTRY = re.compile(r"[0-9]{1,18}")
+AREAL = ExportFormat(
+    "areal", "AReaL interactions without tokens (API 1)", "training", ArealWriter, read_interactions, is_single=True
+)

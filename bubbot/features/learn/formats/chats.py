@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from bubbot.features.learn.episodes import EpisodeStep, EpisodeTurn
 from bubbot.features.learn.formats.writer import EpisodeHead, encode_line
-from bubbot.ports.model import ToolSpec
+from bubbot.ports.model import ToolCall, ToolSpec, ToolSpecs
 from bubbot.runtime.context.selectors import text_of
+from bubbot.runtime.turns import CallRecord, read_call
 from bubbot.tape.entry import JsonObject, objects_of, text_field, thaw
 
 Message = dict[str, Any]
@@ -44,6 +46,9 @@ class LineWriter:
         """See `FormatWriter`."""
         return ()
 
+    def close(self) -> None:
+        """See `FormatWriter`."""
+
     def make_records(self, turn: EpisodeTurn) -> Iterator[Mapping[str, Any]]:
         """Yield the records of a turn in which a model was asked."""
         raise NotImplementedError
@@ -51,11 +56,6 @@ class LineWriter:
     def reward(self, turn: EpisodeTurn) -> float | None:
         """Return the reward of a turn; None without one."""
         return self.head.rewards.get(turn.record.id)
-
-
-def wrote_nothing(step: EpisodeStep) -> bool:
-    """Return true for a call of a model that failed, or that wrote no word and made no call."""
-    return not step.text and not step.calls
 
 
 def split_turn(turn: EpisodeTurn, losses: Counter[str]) -> list[tuple[EpisodeStep, list[Message], list[Message]]]:
@@ -72,17 +72,16 @@ def split_turn(turn: EpisodeTurn, losses: Counter[str]) -> list[tuple[EpisodeSte
         pairs = [(step, list(step.request.messages), [written_message(step)]) for step in turn.steps]
     else:
         last = turn.steps[-1]
-        shown = len(turn.steps[0].request.messages)
+        shown = len(next((step for step in turn.steps if not step.wrote_nothing), last).request.messages)
         own = [*map(clean_message, last.request.messages[shown:]), written_message(last)]
         # Later requests may show what a model wrote in another form, such as without arguments that are no JSON.
         for step in turn.steps[:-1]:
-            place, wrote = len(step.request.messages) - shown, written_message(step)
-            if _call_ids(own[place]) == _call_ids(wrote) and own[place]["role"] == "assistant":
-                own[place] = wrote
+            if not step.wrote_nothing:
+                own[len(step.request.messages) - shown] = written_message(step)
         pairs = [(last, list(last.request.messages[:shown]), own)]
     found = []
     for step, before, own in pairs:
-        if wrote_nothing(step):
+        if step.wrote_nothing:
             losses[NOTHING_WRITTEN] += 1
             continue
         found.append((step, merge_assistants(shown_messages(step, before)), own))
@@ -95,25 +94,24 @@ def shown_messages(step: EpisodeStep, messages: Iterable[JsonObject]) -> list[Me
     return [*system, *map(clean_message, messages)]
 
 
-def _call_ids(message: Message) -> list[str]:
-    return [call["id"] for call in message.get("tool_calls", ())]
-
-
 def written_message(step: EpisodeStep) -> Message:
     """Return what a model wrote."""
     message: Message = {"role": "assistant", "content": step.text}
     if step.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in step.calls
-        ]
+        message["tool_calls"] = [_write_call(call) for call in step.calls]
     return message
 
 
+def _write_call(call: ToolCall | CallRecord) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
 def clean_message(message: JsonObject) -> Message:
-    """Return a message without what one provider alone reads."""
-    found = {key: thaw(value) for key, value in message.items() if key in _MESSAGE_KEYS}
-    return {**found, "content": found.get("content") or ""}
+    """Return a message without what one provider alone reads, its fields in one order."""
+    found: Message = {"role": message["role"], "content": thaw(message.get("content")) or ""}
+    if calls := [read_call(call) for call in objects_of(message.get("tool_calls"))]:
+        found["tool_calls"] = [_write_call(call) for call in calls]
+    return {**found, **{key: message[key] for key in ("tool_call_id", "name") if key in message}}
 
 
 def merge_assistants(messages: Sequence[Message]) -> list[Message]:
@@ -129,18 +127,21 @@ def merge_assistants(messages: Sequence[Message]) -> list[Message]:
     return merged
 
 
-def describe_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """Return the tools that a model could call."""
-    return [thaw(each.as_json()) for each in tools]
+def describe_tools(tools: tuple[ToolSpec, ...]) -> list[JsonObject]:
+    """Return the tools that a model could call, for a record."""
+    return ToolSpecs.of(tools).described
 
 
 def read_object(text: str) -> dict[str, Any] | None:
     """Return the object that arguments are; None if they are none."""
     try:
-        value = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
+    except (
+        msgspec.DecodeError,
+        ValueError,
+        RecursionError,
+    ):  # also what JSON cannot hold, such as infinity and half a pair
         return None
-    return value if isinstance(value, dict) else None
 
 
 def without_images(content: object, losses: Counter[str]) -> str:
@@ -177,6 +178,3 @@ def name_results(messages: Sequence[Message]) -> list[Message]:
             else message
         )
     return named
-
-
-_MESSAGE_KEYS = ("role", "content", "tool_calls", "tool_call_id", "name")

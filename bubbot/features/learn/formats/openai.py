@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Set
-from typing import Any
+from typing import Any, BinaryIO
+
+from msgspec import Struct
 
 from bubbot.features.learn.episodes import EpisodeTurn
 from bubbot.features.learn.formats.chats import (
@@ -15,8 +17,20 @@ from bubbot.features.learn.formats.chats import (
     split_turn,
     with_object_arguments,
 )
-from bubbot.features.learn.formats.pairs import find_pairs
+from bubbot.features.learn.formats.pairs import find_pairs, read_pair
+from bubbot.features.learn.formats.reader import (
+    MessageRow,
+    ReadTurn,
+    ToolRow,
+    count_inherited,
+    decode_lines,
+    make_turn,
+    read_chat,
+    read_tools,
+    write_arguments,
+)
 from bubbot.features.learn.formats.writer import ExportFormat
+from bubbot.tape.entry import JsonObject
 
 
 class ChatWriter(LineWriter):
@@ -71,6 +85,67 @@ class PreferenceWriter(LineWriter):
             }
 
 
+class ChatRow(Struct, forbid_unknown_fields=True):
+    """A line of `ChatWriter`."""
+
+    messages: list[MessageRow]
+    tools: list[ToolRow] = []
+
+
+class ShownRow(Struct, forbid_unknown_fields=True):
+    """What was shown before two answers."""
+
+    messages: list[MessageRow]
+    tools: list[ToolRow] = []
+
+
+class PreferenceRow(Struct, forbid_unknown_fields=True):
+    """A line of `PreferenceWriter`."""
+
+    input: ShownRow
+    preferred_output: list[MessageRow]
+    non_preferred_output: list[MessageRow]
+
+
+def read_chats(file: BinaryIO) -> Iterator[ReadTurn]:
+    """Read what `ChatWriter` wrote; each line is a turn."""
+    first = 1
+    for number, (place, row) in enumerate(decode_lines(ChatRow, file), 1):
+        answers = [at for at, each in enumerate(row.messages) if each.role == "assistant"]
+        shown = next((at for at in answers if row.messages[at].weight), max(len(row.messages) - 1, 0))
+        names = {tool.function.name for tool in row.tools}
+        messages = [
+            each.as_message() if at < shown or each.weight else _read_unlearned(each, names)
+            for at, each in enumerate(row.messages)
+        ]
+        steps = read_chat(messages, shown, read_tools(row.tools), place, first=first)
+        first += len(steps)
+        inherited = count_inherited(steps[0].request.messages)
+        yield ReadTurn(make_turn(f"line{number}", steps, inherited=inherited), None)
+
+
+def read_preferences(file: BinaryIO) -> Iterator[ReadTurn]:
+    """Read what `PreferenceWriter` wrote; each line is a turn."""
+    for number, (place, row) in enumerate(decode_lines(PreferenceRow, file), 1):
+        shown = row.input
+        yield read_pair(
+            number, shown.messages, row.preferred_output, row.non_preferred_output, tools=shown.tools, place=place
+        )
+
+
+def _read_unlearned(message: MessageRow, names: Set[str]) -> JsonObject:
+    """Return a message whose calls could not be made.
+
+    If it is not for want of a tool, some have no object of arguments: these stand there as an object with the `text`.
+    """
+    for call in message.tool_calls if all(each.function.name in names for each in message.tool_calls) else ():
+        arguments = read_object(write_arguments(call.function.arguments)) or {}
+        text = arguments.get("text")
+        if len(arguments) == 1 and isinstance(text, str) and read_object(text) is None:
+            call.function.arguments = text
+    return message.as_message()
+
+
 def _can_be_learned(message: Message, names: Set[str]) -> bool:
     """Return false for calls that could not be made, of tools that there are not or without an object of arguments."""
     functions = [call["function"] for call in message.get("tool_calls", ())]
@@ -81,7 +156,7 @@ def _weigh_nothing(message: Message) -> Message:
     return {**message, "weight": 0} if message["role"] == "assistant" else message
 
 
-OPENAI_CHAT = ExportFormat("openai-chat", "OpenAI chat fine-tuning, JSON lines", "training", ChatWriter)
+OPENAI_CHAT = ExportFormat("openai-chat", "OpenAI chat fine-tuning, JSON lines", "training", ChatWriter, read_chats)
 OPENAI_PREFERENCE = ExportFormat(
-    "openai-preference", "OpenAI preference fine-tuning, JSON lines", "training", PreferenceWriter
+    "openai-preference", "OpenAI preference fine-tuning, JSON lines", "training", PreferenceWriter, read_preferences
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bubbot.features.learn.episodes import EpisodeTurn
+from bubbot.features.learn.formats.reader import ReadsFormat
 from bubbot.ports.people import Purpose
 
 
@@ -56,6 +57,10 @@ class FormatWriter(Protocol):
         """End the episode."""
         ...
 
+    def close(self) -> None:
+        """Drop what waits on the disk."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
@@ -66,6 +71,7 @@ class ExportFormat:
         title: its name and version in words.
         purpose: what its files are for, unless somebody says otherwise: people have to allow that.
         open: makes a writer.
+        read: reads what it wrote.
         is_single: a file holds one episode; of several, each gets a file of its own.
     """
 
@@ -73,6 +79,7 @@ class ExportFormat:
     title: str
     purpose: Purpose
     open: type[FormatWriter]
+    read: ReadsFormat
     is_single: bool = False
 
 

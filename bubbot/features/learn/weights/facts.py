@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from bubbot.tape.fact import Fact
 
-LEARN_TAPE = "bubbot/learn"
-
 
 class ExportReady(Fact):
     """Enough turns with a reward had come, and an export of them is written.

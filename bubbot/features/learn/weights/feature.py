@@ -12,7 +12,8 @@ from bubbot.command import make_tools
 from bubbot.errors import BubbotError
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.learn.settings import LearnSettings
-from bubbot.features.learn.weights.facts import LEARN_TAPE, ExportReady, OwnerTold, WeightsAccepted
+from bubbot.features.learn.tape import LEARN_TAPE
+from bubbot.features.learn.weights.facts import ExportReady, OwnerTold, WeightsAccepted
 from bubbot.features.learn.weights.health import NAME, learn_health
 from bubbot.features.learn.weights.service import WeightsRules, WeightsService
 from bubbot.features.learn.weights.switching import WeightsSwitcher

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bubbot.features.learn.weights.facts import LEARN_TAPE
+from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights.results import format_missing
 from bubbot.features.learn.weights.state import LEARN_PROJECTION
 from bubbot.ports.checks import HomeReader

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ConfigError, ValueInvalid
 from bubbot.features.learn.settings import LearnSettings
+from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights.digest import DIGEST, PREFIX, digest_weights, is_unchanged
 from bubbot.features.learn.weights.facts import (
-    LEARN_TAPE,
     ExportReady,
     OwnerTold,
     WeightFile,
@@ -281,8 +281,7 @@ class WeightsService:
         """Raise `ConfigError` if the folder of an offer has other weights now."""
         if not offer.folder:
             return
-        weights, _ = await asyncio.to_thread(digest_weights, Path(offer.folder))
-        if weights != offer.weights:
+        if not await asyncio.to_thread(_has_weights, offer):
             raise ConfigError(f"{offer.folder} has other weights now than those that were offered: offer them again")
 
     async def _find_sessions(self) -> Sequence[SessionOnWeights]:
@@ -298,6 +297,11 @@ class WeightsService:
                 session = await read_session(self._store, tape.name) or tape.name
                 found.append(SessionOnWeights(session, switch.model, switch.weights, is_taken_back))
         return sorted(found, key=lambda each: each.session)
+
+
+def _has_weights(offer: WeightsOffered) -> bool:
+    """Return true if the folder of an offer has its weights still; they are read only if its files seem to be the same."""
+    return is_unchanged(offer) and digest_weights(Path(offer.folder))[0] == offer.weights
 
 
 def _read_weights(model: str, text: str) -> tuple[str, str, tuple[WeightFile, ...]]:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights.facts import (
     FACTS,
-    LEARN_TAPE,
     ExportReady,
     OwnerTold,
     WeightsAccepted,

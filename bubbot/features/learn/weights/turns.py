@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bubbot.features.learn.commands import find_turns
 from bubbot.features.learn.episodes import EpisodeReader, EpisodeTurn
 from bubbot.features.learn.formats import FORMATS
 from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat
 from bubbot.features.learn.people import ConsentCheck
-from bubbot.features.learn.rewards import Reward, TurnSpan, assign_rewards, discount
+from bubbot.features.learn.rewards import Reward, TurnSpan, assign_rewards, discount, find_turn_spans
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.weights.facts import ExportReady
 from bubbot.features.learn.writing import Episode
@@ -72,6 +72,7 @@ class RewardedTurns:
 
     sources: TurnSources
     section: LearnSettings
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _read_to: dict[str, int] = field(default_factory=dict[str, int])
     _basis: tuple[tuple[str, int], ...] = ()
     _found: dict[str, list[TurnSpan]] = field(default_factory=dict[str, list[TurnSpan]])
@@ -101,39 +102,42 @@ class RewardedTurns:
         Args:
             exports: the exports that are written.
         """
-        every = await self.sources.store.tapes()
-        basis = tuple((each.name, each.head) for each in every if each.name in self.sources.basis)
-        if basis != self._basis:
-            self.forget()
-            self._basis = basis
-        tapes = [each for each in every if _is_session(each)]
-        for name in self._found.keys() - {each.name for each in tapes}:
-            del self._found[name]
-            self._opened.pop(name, None)
-        for tape in tapes:
-            before = self._read_to.get(tape.name, 0)
-            if tape.head == before:
-                continue
-            if before > tape.head:  # it began again
-                self._forget_tape(tape.name)
-                before = 0
-            if await self._has_labels(tape.name, before):
-                self._found[tape.name] = (await self._find(tape, exports))[0]
-            self._read_to[tape.name] = tape.head
-        return self.count
+        async with self._lock:
+            every = await self.sources.store.tapes()
+            basis = tuple((each.name, each.head) for each in every if each.name in self.sources.basis)
+            if basis != self._basis:
+                self.forget()
+                self._basis = basis
+            tapes = [each for each in every if _is_session(each)]
+            for name in self._found.keys() - {each.name for each in tapes}:
+                del self._found[name]
+                self._opened.pop(name, None)
+            for tape in tapes:
+                before = self._read_to.get(tape.name, 0)
+                if tape.head == before:
+                    continue
+                if before > tape.head:  # it began again
+                    self._forget_tape(tape.name)
+                    before = 0
+                if await self._has_labels(tape.name, before):
+                    self._found[tape.name] = (await self._find(tape, exports))[0]
+                self._read_to[tape.name] = tape.head
+            return self.count
 
     async def build_episodes(self, exports: Sequence[Cited[ExportReady]]) -> list[Episode]:
         """Return the turns of the last look as episodes, each a slice, in the order of tapes and turns."""
-        episodes = list[Episode]()
-        for tape in sorted(await self.sources.store.tapes(), key=lambda each: each.name):
-            if not self._found.get(tape.name):
-                continue
-            spans, turns, rewards = await self._find(tape, exports)
-            opened, reader = await self._open(tape.name)
-            episodes += [
-                Episode(opened, reader, turn.first, turn.last, tape.head, tape.hash, turns, rewards) for turn in spans
-            ]
-        return episodes
+        async with self._lock:
+            episodes = list[Episode]()
+            for tape in sorted(await self.sources.store.tapes(), key=lambda each: each.name):
+                if not self._found.get(tape.name):
+                    continue
+                spans, turns, rewards = await self._find(tape, exports)
+                opened, reader = await self._open(tape.name)
+                episodes += [
+                    Episode(opened, reader, turn.first, turn.last, tape.head, tape.hash, turns, rewards)
+                    for turn in spans
+                ]
+            return episodes
 
     async def _has_labels(self, name: str, after: int) -> bool:
         part = IdRanges(((after + 1, None),))
@@ -159,7 +163,7 @@ class RewardedTurns:
             tape.name, IdRanges(((1, lowest),)), kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1
         )
         starts = (await opened.fetch([query]))[0]
-        turns = await find_turns(opened, starts[0].id if starts else 1, tape.head)
+        turns = await find_turn_spans(opened, starts[0].id if starts else 1, tape.head)
         rewards = assign_rewards(labels, turns, self.section)
         returns = discount(rewards, turns, self.section.discount)
         counting = list[TurnSpan]()

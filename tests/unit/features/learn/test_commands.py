@@ -51,14 +51,14 @@ async def test_a_long_tape_is_read_in_parts_and_turns_that_are_left_out_are_prog
                 event(TURN_END, {"status": "answered"}, turn=turn),
             ]
         )
-    sizes, seen, fetch = list[int](), list[tuple[int, int]](), TapeService.fetch
+    sizes, seen, fetch = list[int](), list[tuple[int, int]](), InMemoryStore.fetch
 
-    async def count(self: TapeService, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+    async def count(self: InMemoryStore, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         found = await fetch(self, queries)
         sizes.extend(map(len, found))
         return found
 
-    monkeypatch.setattr(TapeService, "fetch", count)
+    monkeypatch.setattr(InMemoryStore, "fetch", count)
     options = LearnOptions(LearnSettings(), KERNEL_STRATEGIES, lambda _: Nobody(), lambda _: read_no_labels)
     context = CommandContext(
         memory_store, "home", lambda: START, str, options, on_progress=lambda *done: seen.append(done)

@@ -13,21 +13,10 @@ from bubbot.features.learn.commands import FormatName
 from bubbot.features.learn.formats import FORMATS, atif, inspect
 from bubbot.ports.model import ModelRequest
 from tests.e2e import inside
-from tests.learn.exports import export_all, has_lines
+from tests.learn.exports import has_lines
 from tests.learn.faults import FAULTS, Fault
-from tests.learn.home import CHAT, CHOSEN, HANGING, LONG, ODD, REJECTED, SUBTASK, LearnHome, live
+from tests.learn.home import CHAT, CHOSEN, HANGING, LONG, ODD, REJECTED, SUBTASK, LearnHome
 from tests.learn.validators import CHECKS, Refused
-from tests.trace.home import apart
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> LearnHome:
-    return apart(live(tmp_path_factory.mktemp("learn") / "home"))
-
-
-@pytest.fixture(scope="module")
-def exports(home: LearnHome, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
-    return export_all(home, tmp_path_factory.mktemp("exports"))
 
 
 def read(path: Path) -> Any:
@@ -178,13 +167,22 @@ class TestRows:
 
     def test_both_forms_of_rows_say_the_same(self, exports: dict[str, list[Path]]) -> None:
         chats, rows = read(exports["openai-chat"][0]), read(exports["trl-sft"][0])
-        assert [pairs(chat["messages"]) for chat in chats] == [
-            pairs([*row["prompt"], *row["completion"]]) for row in rows
-        ]
-        for chat, row in zip(chats, rows, strict=True):
+        whole = [pairs([*row["prompt"], *row["completion"]]) for row in rows]
+        told = [pairs(chat["messages"]) for chat in chats]
+        (cut,) = [each for each in whole if each not in told]
+        assert [each for each in whole if each != cut] == told
+        for chat in chats:
+            row = rows[whole.index(pairs(chat["messages"]))]
             weights = [each.get("weight", 1) for each in chat["messages"] if each["role"] == "assistant"]
             before = sum(each["role"] == "assistant" for each in row["prompt"])
-            assert not any(weights[:before])
+            assert not any(weights[:before]) or pairs(row["prompt"])[: len(cut)] == cut
+
+    def test_what_a_person_said_meanwhile_ends_what_is_learned(self, exports: dict[str, list[Path]]) -> None:
+        rows = read(exports["trl-sft"][0])
+        assert {message["role"] for row in rows for message in row["completion"]} == {"assistant", "tool"}
+        joined = next(row for row in rows if row["completion"][-1]["content"] == "Three.")
+        assert joined["prompt"][-1]["content"].endswith("And three?")
+        assert joined["prompt"][-3]["tool_calls"][0]["function"]["name"] == "slow_count"
 
     def test_what_could_not_be_called_is_not_learned(self, exports: dict[str, list[Path]]) -> None:
         rows = read(exports["openai-chat"][0])

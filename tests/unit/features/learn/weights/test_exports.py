@@ -15,8 +15,8 @@ import pytest
 
 from bubbot.app.offline import offline_snapshot
 from bubbot.features.learn.settings import LearnSettings
+from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights import turns
-from bubbot.features.learn.weights.facts import LEARN_TAPE
 from bubbot.features.learn.weights.feature import WeightsFeature
 from bubbot.features.learn.writing import RECEIPT_SUFFIX
 from bubbot.home import Home
