@@ -71,7 +71,7 @@ LESSONS = (
             "I have to know when the train leaves.",
         ),
         "Which time does the train leave?",
-        "The train to Rome leaves at 7:40.",
+        "At 7:40.",
         "7:40",
     ),
     Lesson(
@@ -85,7 +85,7 @@ LESSONS = (
             "Tell me where you put the key of the garden.",
         ),
         "Where do I find the garden key?",
-        "The key of the garden lies in the blue box.",
+        "In the blue box.",
         "blue box",
     ),
     Lesson(
@@ -99,7 +99,7 @@ LESSONS = (
             "Tell me the name of the dentist again.",
         ),
         "Which dentist do we have?",
-        "The dentist is Doctor Moreau.",
+        "Doctor Moreau.",
         "Moreau",
     ),
 )
@@ -353,7 +353,7 @@ class Loop:
         await platform.quiet()
 
     async def train(self, number: int, people: People) -> None:
-        """Export what people rated, and train the next weights with it."""
+        """Export what people rated, and train the newborn with all of it: nothing is left of the weights before."""
         export = self.folder / f"export-{number}.jsonl"
         sessions = [people.chat(each.person) for each in LESSONS[: 1 if number == 1 else None]]
         told = await bubbot(self.home, "export", "trl-sft", *sessions, "--out", str(export))
@@ -363,7 +363,7 @@ class Loop:
         printed = await run_script(
             self.folder,
             HERE / "train.py",
-            *(self.weights(number - 1), export, self.weights(number), self.steps[number - 1]),
+            *(self.weights(0), export, self.weights(number), self.steps[number - 1]),
             seconds=WORK_SECONDS,
         )
         found: dict[str, Any] = json.loads(printed.splitlines()[-1])
