@@ -6,12 +6,17 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --no-deps
 # A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
 export PHOENIX_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 # Programs that read what `bubbot export` writes, for the proof alone.
+export FORMATS_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/formats
+# The proxy, the client and the agent worker of AReaL, for the proof alone.
 export AREAL_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/areal
 AREAL_REPOSITORY ?= https://github.com/areal-project/AReaL
 AREAL_COMMIT = cbff54d645d2cd8ee1f1c358a82f3f473588433d
+<<<<<<< HEAD
 export FORMATS_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/formats
 # Training and serving of a tiny model, for the proof alone.
 export LOOP_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/loop
+=======
+>>>>>>> integ
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --quiet --no-build-isolation --editable .
 

@@ -17,7 +17,10 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.fakes.rl_proxy import ADMIN_KEY, RlProxy
+from tests.learn.exports import export_all
+from tests.learn.home import live
 from tests.learn.recording import recorded_by, recorder_of, recording
+from tests.trace.home import apart
 
 MISSING = "AReaL is not there: make areal"
 WAIT = 240.0
@@ -183,3 +186,20 @@ async def test_areals_worker_runs_bubbot_against_areals_proxy(tmp_path: Path) ->
             assert response.status == 500
             assert "message is empty" in (await response.json())["error"]["message"]
     assert sorted(path.name for path in bot.iterdir()) == ["config.toml"]
+
+
+@pytest.mark.proof
+@pytest.mark.usefixtures("areal_missing")
+async def test_areal_reads_an_export_and_writes_the_same(tmp_path: Path) -> None:
+    paths = (await asyncio.to_thread(lambda: export_all(apart(live(tmp_path / "home")), tmp_path)))["areal"]
+    process = await start(tmp_path, "read", *map(str, paths))
+    async with asyncio.timeout(WAIT):
+        out, _ = await process.communicate()
+    assert process.returncode == 0
+    answers = [json.loads(line) for line in out.splitlines() if line.startswith(b"{")]
+    written = [json.loads(path.read_bytes())["interactions"] for path in paths]
+    assert [each["rewards"] for each in answers] == [
+        {name: one["reward"] for name, one in interactions.items()} for interactions in written
+    ]
+    assert [each["is_same"] for each in answers] == [True] * len(paths)
+    assert any(reward for each in answers for reward in each["rewards"].values())

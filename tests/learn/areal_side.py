@@ -2,7 +2,7 @@
 
 Only its package files are skipped that load trainers. The engine and the tokenizer are tiny, and made here; everything else that is asked
 is AReaL's. Arguments: SOURCE serve PORT GATEWAY_PORT | SOURCE export URL KEY, with lines of JSON `[session, style, discount]` on standard
-input | SOURCE work PORT FOLDER..., where the folders hold bubbot and what it needs.
+input | SOURCE read FILE... | SOURCE work PORT FOLDER..., where the folders hold bubbot and what it needs.
 """
 
 from __future__ import annotations
@@ -142,6 +142,17 @@ async def export(url: str, key: str) -> None:
             print(json.dumps(said), flush=True)
 
 
+def read(paths: list[str]) -> None:
+    """Read exported files as AReaL's client reads an export, write them again, and say what came of each."""
+    from areal.experimental.openai.proxy.server import deserialize_interactions, serialize_interactions
+
+    for path in paths:
+        exported = json.loads(Path(path).read_bytes())["interactions"]
+        found = deserialize_interactions(exported)
+        rewards = {name: each.reward for name, each in found.items()}
+        print(json.dumps({"rewards": rewards, "is_same": serialize_interactions(found) == exported}), flush=True)
+
+
 async def work(port: int, folders: list[str]) -> None:
     """Run AReaL's agent worker with bubbot in it."""
     sys.path += folders
@@ -163,5 +174,7 @@ if __name__ == "__main__":
         asyncio.run(serve(*map(int, arguments)))
     elif what == "export":
         asyncio.run(export(*arguments))
+    elif what == "read":
+        read(arguments)
     else:
         asyncio.run(work(int(arguments[0]), arguments[1:]))

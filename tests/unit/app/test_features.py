@@ -214,7 +214,14 @@ class TestPackages:
         alone = await offline_snapshot(None, home, SETTINGS, now=now)
         for snapshot in (running, alone):
             *own, last = snapshot.reports
-            assert [report.name for report in own] == ["learn.live", "learn.weights", "schedule", "tasks", "budget", "otel"]
+            assert [report.name for report in own] == [
+                "learn.live",
+                "learn.weights",
+                "schedule",
+                "tasks",
+                "budget",
+                "otel",
+            ]
             assert last.trouble.startswith("The feature plants cannot report its health (")
             assert not snapshot.is_healthy
             assert "firings" in as_json(snapshot)

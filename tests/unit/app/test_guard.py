@@ -163,6 +163,7 @@ class TestLeftOut:
                 "schedules",
                 "notices of jobs",
                 "notices of forgotten people",
+                "recording for training",
                 "exports and newer weights",
                 "tasks",
                 "export of traces",

@@ -80,7 +80,11 @@ LISTS = [each for each in describe_settings() if isinstance(each.default, list) 
 def test_every_list_comes_from_the_environment_as_json_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Any
 ) -> None:
-    items = setting.default or {"engines": ["ddgs"], "fallback": ["scripted"]}.get(setting.key, ["/a"])
+    items = setting.default or {
+        "engines": ["ddgs"],
+        "fallback": ["scripted"],
+        "endpoint_sessions": ["telegram:42"],
+    }.get(setting.key, ["/a"])
     assert isinstance(items, list)
     name = f"BUBBOT_{setting.section.replace('.', '__').upper()}__{setting.key.upper()}"
     for text in (json.dumps(items), f" {json.dumps(items, indent=1)} ", ",".join(items)):

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from bubbot.concurrency import Backoff, run_uninterrupted
-from bubbot.errors import ConfigError, ModelCallDenied, ModelError, ModelUnavailable, RlProxyFailed
+from bubbot.errors import ConfigError, ModelCallDenied, ModelError, ModelUnavailable, RlProxyFailed, StoreError
 from bubbot.feature import Kernel
 from bubbot.features.learn.live.chain import answer_message, digest_chain, goes_on
 from bubbot.features.learn.live.client import RlClient
@@ -163,8 +163,9 @@ class LiveRecorder:
         while True:
             self._woken.clear()
             await self.look()
+            is_busy = self.settings.endpoint_is_on or self._projected.state.sessions
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(LOOK_SECONDS if is_busy else None):
                     await self._woken.wait()
 
     @asynccontextmanager
@@ -174,7 +175,7 @@ class LiveRecorder:
             yield
         finally:
             try:
-                with suppress(TimeoutError):
+                with suppress(TimeoutError, StoreError):  # what is left is ended by the next bot
                     async with asyncio.timeout(SHUTDOWN_SECONDS):
                         await self._end_all()
             finally:
