@@ -11,12 +11,8 @@ export FORMATS_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/formats
 export AREAL_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/areal
 AREAL_REPOSITORY ?= https://github.com/areal-project/AReaL
 AREAL_COMMIT = cbff54d645d2cd8ee1f1c358a82f3f473588433d
-<<<<<<< HEAD
-export FORMATS_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/formats
 # Training and serving of a tiny model, for the proof alone.
 export LOOP_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/loop
-=======
->>>>>>> integ
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --quiet --no-build-isolation --editable .
 
