@@ -1,9 +1,9 @@
 """The whole loop: wrong answers, ratings, an export, training, and right answers of the next session. `make loop` runs and prints it.
 
-Two rounds. In the first, a model that was born a moment ago learns to greet. In the second it learns three facts, each of which another
-person asks for in another chat; what it greets with has to stay. Everything is real but the people and their teacher, who follow a
-script: the daemon, the client library of Telegram, TRL, `transformers serve`, the evaluation. The model never sees a fact but in
-answers that somebody called good.
+Two rounds. In the first, a model that was born a moment ago learns to greet. In the second, the same newborn learns from all that was
+rated so far: the greetings, and three facts, each of which another person asked for in another chat; what it greeted with has to stay.
+Everything is real but the people and their teacher, who follow a script: the daemon, the client library of Telegram, TRL,
+`transformers serve`, the evaluation. The model never sees a fact but in answers that somebody called good.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
 
     folder: Path
-    steps: tuple[int, int] = (12, 32)
+    steps: tuple[int, int] = (12, 28)
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
