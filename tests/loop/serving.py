@@ -37,7 +37,9 @@ def offline(folder: Path) -> dict[str, str]:
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TRANSFORMERS_VERBOSITY": "error",
         "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait for others leave the processor to them
-        "MALLOC_MMAP_THRESHOLD_": str(1 << 32),  # large tensors get memory that is there, not new pages each time: a third of the time
+        "MALLOC_MMAP_THRESHOLD_": str(
+            1 << 32
+        ),  # large tensors get memory that is there, not new pages each time: a third of the time
         "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
     }
 
