@@ -136,13 +136,14 @@ class Figures:
 class Teller:
     """Prints the transcript as it happens, with the seconds since its beginning."""
 
-    def __init__(self, figures: Figures) -> None:
+    def __init__(self, figures: Figures, folder: Path) -> None:
         self._begun = time.monotonic()
+        self._folder = folder
         self._figures = figures
 
     def tell(self, line: str) -> None:
-        """Print a line."""
-        print(f"{time.monotonic() - self._begun:6.1f} s  {line}", flush=True)
+        """Print a line, without the path of the loop's folder, which is another each time."""
+        print(f"{time.monotonic() - self._begun:6.1f} s  {line.replace(f'{self._folder}/', '')}", flush=True)
 
     def mark(self, step: str) -> None:
         """Note when a step ended."""
@@ -181,9 +182,8 @@ class People:
             self._unrated.append((self.room(name), answer, rate))
         words = str(answer["text"])
         if tells:
-            self._teller.tell(
-                f"{name}: {text}  →  {json.dumps(words.splitlines()[0], ensure_ascii=False)} {rate}".rstrip()
-            )
+            shown = " / ".join(line for line in words.splitlines() if line)
+            self._teller.tell(f"{name}: {text}  →  {json.dumps(shown, ensure_ascii=False)} {rate}".rstrip())
         return words
 
     def rate(self) -> None:
@@ -260,13 +260,13 @@ class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
 
     folder: Path
-    steps: tuple[int, int] = (12, 28)
+    steps: tuple[int, int] = (12, 32)
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
         self.home = self.folder / "home"
         self.env = {"BUBBOT_MODEL__NAME": ""}
-        self.teller = Teller(self.figures)
+        self.teller = Teller(self.figures, self.folder)
 
     def weights(self, number: int) -> Path:
         """Return the folder of a generation of weights."""
@@ -342,7 +342,7 @@ class Loop:
         for lesson in LESSONS:
             self.figures.after[lesson.case] = await people.say("Dora", lesson.held_out)
         self.figures.why = await people.say("Dora", ",why", tells=False)
-        for line in self.figures.why.replace(f"{self.folder}/", "").splitlines():
+        for line in self.figures.why.splitlines():
             self.teller.tell(f",why: {line}")
 
     async def settled(self, people: People) -> None:
@@ -358,7 +358,7 @@ class Loop:
         sessions = [people.chat(each.person) for each in LESSONS[: 1 if number == 1 else None]]
         told = await bubbot(self.home, "export", "trl-sft", *sessions, "--out", str(export))
         for line in told.splitlines():
-            self.teller.tell(f"bubbot export: {line.replace(str(self.folder) + '/', '')}")
+            self.teller.tell(f"bubbot export: {line}")
         self.figures.receipts.append(json.loads(export.with_name(export.name + ".receipt.json").read_text()))
         printed = await run_script(
             self.folder,
@@ -378,7 +378,7 @@ class Loop:
         """Offer the newest weights, and let the evaluation accept them."""
         for arguments in (("learn", "offer", self.model(2)), ("eval", "run", "loop")):
             told = await bubbot(self.home, *arguments)
-            for line in told.replace(f"{self.folder}/", "").splitlines():
+            for line in told.splitlines():
                 self.teller.tell(f"bubbot {' '.join(arguments[:2])}: {line}")
         report = json.loads(await bubbot(self.home, "eval", "report", "loop", "--json"))
         for each in report["results"]:
