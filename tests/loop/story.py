@@ -300,7 +300,7 @@ class Loop:
             await self.train(2, people)
             write_evaluation(self.home, self.model(1), self.model(2))
             async with running(self.home, env=self.env):
-                await self.accept()
+                await self.accept(people)
                 gateway.lengths.clear()
                 await self.third_day(people)
                 figures.longest = max(gateway.lengths)
@@ -374,8 +374,11 @@ class Loop:
         self.figures.trainings.append(found)
         self.teller.mark(f"trained {number}")
 
-    async def accept(self) -> None:
+    async def accept(self, people: People) -> None:
         """Offer the newest weights, and let the evaluation accept them."""
+        await people.say(
+            "Dora", ",learn", tells=False
+        )  # an answer: from here on commands of the shell go to the daemon, which has the home
         for arguments in (("learn", "offer", self.model(2)), ("eval", "run", "loop")):
             told = await bubbot(self.home, *arguments)
             for line in told.splitlines():
