@@ -11,12 +11,14 @@ export FORMATS_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/formats
 export AREAL_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/areal
 AREAL_REPOSITORY ?= https://github.com/areal-project/AReaL
 AREAL_COMMIT = cbff54d645d2cd8ee1f1c358a82f3f473588433d
+# Training and serving of a tiny model, for the proof alone.
+export LOOP_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/loop
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --quiet --no-build-isolation --editable .
 
 DOJO = .venv-agentdojo
 
-.PHONY: chat install dist test test-all proof agentdojo phoenix formats areal check soak bench mutants pictures lock clean
+.PHONY: chat install dist test test-all proof agentdojo phoenix formats areal loop check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -34,6 +36,7 @@ proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examp
 	-@$(MAKE) --no-print-directory phoenix
 	-@$(MAKE) --no-print-directory formats
 	-@$(MAKE) --no-print-directory areal
+	-@$(MAKE) --no-print-directory $(LOOP_FOLDER)/.installed
 	@$(VENV)/bin/python -m pytest --proof
 
 agentdojo: $(DOJO)/suites.json  ## AgentDojo's tasks and attacks, for the proof that nothing acts without a yes
@@ -58,6 +61,9 @@ phoenix: $(PHOENIX_FOLDER)/.installed  ## a viewer of traces, for the proof; pyt
 formats: $(FORMATS_FOLDER)/.installed  ## readers of the formats of exports, for the proof
 
 areal: $(AREAL_FOLDER)/.installed  ## AReaL's own proxy, client and agent worker, for the proof
+
+loop: $(VENV)/.dev $(LOOP_FOLDER)/.installed  ## the whole loop: ratings, an export, training, and right answers of newer weights, printed
+	@$(VENV)/bin/python -m tests.loop.story
 
 test-all:  ## the suite on every supported Python that is installed here
 	@for minor in 11 12 13; do \
@@ -100,6 +106,17 @@ $(FORMATS_FOLDER)/.installed: requirements/formats.in
 	@echo "Installing readers of exports into $(FORMATS_FOLDER) (640 MB on the disk, once)"
 	@$(PYTHON) -m venv --clear $(FORMATS_FOLDER)
 	@$(FORMATS_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes --ignore-requires-python -r requirements/formats.in
+	@touch $@
+
+# A build of torch for processors alone that lies on this machine (find-links of pip) is taken before the ordinary one, which
+# needs the libraries of graphics cards on Linux.
+LOOP_PIP = $(LOOP_FOLDER)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes
+$(LOOP_FOLDER)/.installed: requirements/loop.in requirements/loop-cuda.in
+	@echo "Installing training and serving into $(LOOP_FOLDER) (1.7 GB on the disk, or 6 GB where torch needs libraries of graphics cards, once)"
+	@$(PYTHON) -m venv --clear $(LOOP_FOLDER)
+	@sed -n '/^torch==/,/[^\\]$$/p' requirements/loop.in | $(LOOP_PIP) --quiet --no-index -r /dev/stdin 2>/dev/null || true
+	@$(LOOP_PIP) -r requirements/loop.in
+	@! $(LOOP_FOLDER)/bin/python -c 'import importlib.metadata as m; exit(not any("cuda" in each for each in m.requires("torch")))' || $(LOOP_PIP) -r requirements/loop-cuda.in
 	@touch $@
 
 # No release on the package index has the agent service: its source is fetched at one commit. Hydra needs a package without a wheel, and setuptools that has pkg_resources.

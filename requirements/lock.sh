@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, phoenix.in, formats.in, areal.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
+# Renews base.txt, local.txt, dev.txt, the lists of `bubbot model install` and of the other extras, agentdojo.in, phoenix.in, formats.in, areal.in, loop.in with loop-cuda.in, and last lock-tool.in, which pins the tool that does it. Usage: sh requirements/lock.sh [PYTHON]
 # A released version has to have been public for a week before it may enter a lock file.
 set -eu
 cd "$(dirname "$0")/.."
@@ -96,6 +96,24 @@ printf '%s\n' openai fastapi uvloop uvicorn aiohttp tenacity pillow 'transformer
     echo "--only-binary :all:"
     grep -v '^--only-binary' "$tools/lock"
 } > requirements/areal.in
+printf 'torch==2.13.0\ntransformers[serving]>=5.24,<6\ntrl>=1.16,<2\ndatasets>=5.2,<6\npeft>=0.21,<0.22\naccelerate\n' | compile "$tools/loop"
+"$python" - "$tools/loop" <<'PY'
+import pathlib, re, sys
+# Torch's own build for processors alone, of the same release, for Linux on x86-64 with Python 3.11.
+PROCESSORS = "6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b"
+pins = re.findall(r"^([\w.-]+)(==(?:.*\\\n)*.*\n)", pathlib.Path(sys.argv[1]).read_text(), re.MULTILINE)
+cards = {name for name, _ in pins if name.startswith(("cuda-", "nvidia-")) or name == "triton"}
+for target, subject, wanted in (
+    ("loop", "Training and serving of the whole loop", [pin for pin in pins if pin[0] not in cards]),
+    ("loop-cuda", "What a torch needs that was built for graphics cards", [pin for pin in pins if pin[0] in cards]),
+):
+    lines = "".join(name + pin for name, pin in wanted)
+    lines = re.sub(r"^(torch==.*\n)", rf"\g<1>    --hash=sha256:{PROCESSORS} \\\n", lines, flags=re.MULTILINE)
+    pathlib.Path(f"requirements/{target}.in").write_text(
+        f"# {subject}, for `make loop`. Written by make lock; install with --no-deps --require-hashes.\n"
+        "--only-binary :all:\n" + lines
+    )
+PY
 printf 'uv\n' | compile "$tools/lock"
 {
     echo "# The tool that writes the lock files. Renewed by lock.sh itself; install with --no-deps --require-hashes."

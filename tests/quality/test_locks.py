@@ -26,7 +26,7 @@ EXTRAS = {
 """The lists of the other extras, by a package that each adds."""
 TOOL = LOCKS / "lock-tool.in"
 """What writes them."""
-PROOF = (LOCKS / "agentdojo.in", LOCKS / "phoenix.in", LOCKS / "formats.in")
+PROOF = (LOCKS / "agentdojo.in", LOCKS / "phoenix.in", LOCKS / "formats.in", LOCKS / "loop.in", LOCKS / "loop-cuda.in")
 """What the proof needs in environments of their own."""
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
