@@ -64,22 +64,18 @@ async def test_it_says_where_calls_go_and_what_is_unsafe_or_away(tape: TapeServi
 
 
 @mends("learn.default_key", "learn.no_chats", "learn.unencrypted")
-@pytest.mark.parametrize(
-    ("finding", "key", "wrong", "right"),
-    [
-        ("learn.default_key", "endpoint_key", DEFAULT_KEY, "another"),
-        ("learn.no_chats", "endpoint_sessions", [], CHATS),
-        ("learn.unencrypted", "endpoint", "http://proxy.invalid:1", "https://proxy.invalid:1"),
-    ],
-)
-def test_the_command_of_a_finding_mends_it(
-    tmp_path: Path, finding: str, key: str, wrong: object, right: object
-) -> None:
+def test_the_command_of_a_finding_mends_it(tmp_path: Path) -> None:
     home = Home(tmp_path / "plain")
     home.path.mkdir()
     good = {"endpoint": "http://127.0.0.1:1", "endpoint_key": "a key", "endpoint_sessions": CHATS}
-    home.config.write_text(f"[learn]\n{table(**{**good, key: wrong})}")
-    mend(lambda: look("learn.live", home), finding, tmp_path, text=f"[learn]\n{table(**{**good, key: right})}")
+    right = f"[learn]\n{table(**good)}"
+    for finding, key, wrong in (
+        ("learn.default_key", "endpoint_key", DEFAULT_KEY),
+        ("learn.no_chats", "endpoint_sessions", []),
+        ("learn.unencrypted", "endpoint", "http://proxy.invalid:1"),
+    ):
+        home.config.write_text(f"[learn]\n{table(**{**good, key: wrong})}")
+        mend(lambda: look("learn.live", home), finding, tmp_path, text=right)
 
 
 @plants("learn.late")
