@@ -46,6 +46,7 @@ from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import ListsMessages, Model, ModelReply
+from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.ports.people import AsksConsent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.model_choice import switch_query
@@ -62,8 +63,6 @@ PROVIDER = "hosted_vllm"
 """What the proxies of AReaL serve: models of one's own, without a price."""
 LOOK_SECONDS = 5.0
 """Seconds between two looks at judgements and idle sessions."""
-LOOKS = 2
-"""How often judgements are looked at after a tape grew."""
 SHUTDOWN_SECONDS = 10.0
 """Seconds in which sessions are ended when the bot ends; the next start ends the others."""
 MAX_RETRY_SECONDS = 300.0
@@ -124,7 +123,7 @@ class LiveRecorder:
         self._failures = 0
         self._retry_at = 0.0
         self._moved = set[str]()
-        self._looked: dict[str, tuple[tuple[int, int], int]] = {}
+        self._looked: dict[str, tuple[tuple[int, ...], int]] = {}
         self._woken = asyncio.Event()
         self._looking = asyncio.Lock()
         self._is_held = False
@@ -337,7 +336,7 @@ class LiveRecorder:
             await self._end(rl)
         elif (reason := self._find_end(current)) is not None:
             await self._close(rl, reason)
-        elif await self._has_news(rl, current.tape, len(current.turns)):
+        elif await self._has_news(rl, current.session, current.tape, len(current.turns)):
             try:
                 await self._send_rewards(current)
             except RlProxyFailed:
@@ -444,18 +443,22 @@ class LiveRecorder:
         for each in state.past:
             by_tape[each.tape][each.id] = each.turn
         for tape, turns in by_tape.items():
-            if not await self._has_news(tape, tape, len(turns)):
+            session = past[next(iter(turns))].session
+            if not await self._has_news(tape, session, tape, len(turns)):
                 continue
             for name, _, reward in await self._find_due(tape, turns):
                 self._log_late(name)
                 await self._append(RlRewardLate(past[name].session, past[name].rl, name, reward))
 
-    async def _has_news(self, name: str, tape: str, turns: int) -> bool:
-        """Return true if a tape grew since it was looked at twice: a reaction may come before the bot knows to which answer."""
-        seen = await self._kernel.open_tape(tape).head(), turns
-        known, looks = self._looked.get(name, (seen, 0))
-        self._looked[name] = seen, looks + 1 if known == seen else 1
-        return known != seen or looks < LOOKS
+    async def _has_news(self, name: str, session: str, tape: str, turns: int) -> bool:
+        """Return true if a tape grew since the last look, or one that says which message is which answer.
+
+        A reaction may be on the tape before the bot knows the id of what it has sent.
+        """
+        outboxes = self._tape.shards_of(f"{OUTBOX_PREFIX}/{session.partition(':')[0]}")
+        seen = tuple([await self._kernel.open_tape(each).head() for each in (tape, *outboxes)]), turns
+        known, self._looked[name] = self._looked.get(name), seen
+        return known != seen
 
     async def _tell(self, send: Callable[[], Awaitable[None]]) -> bool:
         """Send the proxy something about a session; return false if it does not take it any more.
