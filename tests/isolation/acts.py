@@ -122,6 +122,14 @@ class Acts:
             self.done.add(drawn.do.__name__)
             await drawn.do(self)
 
+    async def do_the_rest(self) -> None:
+        """Do what chance never drew, once, and run a task where it needs nobody's yes."""
+        for each in ACTS:
+            if each.do.__name__ not in self.done:
+                self.done.add(each.do.__name__)
+                await each.do(self)
+        await self.world.say(OWNER_CHATS[0], ",task.run look", self.speaker(OWNER_CHATS[0]))
+
     def place(self, among: Sequence[Place] = PLACES) -> tuple[Place, str]:
         """Draw a chat, and who speaks there."""
         foreground = [place for place in among if place in self._foreground]

@@ -18,7 +18,7 @@ def run(home: Path, seed: int, turns: int, *, everywhere: bool = False, stop_at_
     Args:
         home: a new folder.
         seed: draws what people do.
-        turns: messages that people write, besides one for each tool.
+        turns: messages that people write, besides one for each tool and for what chance never drew.
         everywhere: call every tool in every chat.
         stop_at_leak: end the run once somebody saw too much.
     """
@@ -29,6 +29,7 @@ def run(home: Path, seed: int, turns: int, *, everywhere: bool = False, stop_at_
         async with world.life():
             await acts.run(turns // lives, stop_at_leak=stop_at_leak)
             if is_last and not (stop_at_leak and world.leaks):
+                await acts.do_the_rest()
                 await acts.call_every_tool(everywhere=everywhere)
             await world.audit()
 
