@@ -356,8 +356,12 @@ class InboundGate:
         if author is not None and self._admission is not None and self._admission.role(_probe(author)) is Role.STRANGER:
             return
         is_known = await self._runtime.has_message(change.channel, change.session, change.message)
-        if not is_known and not (isinstance(change, Reaction) and await self._outbox.has_receipt(change.message)):
-            return
+        if not is_known:
+            is_to_ours = isinstance(change, Reaction) and await self._outbox.may_have_sent(
+                change.session, change.message
+            )
+            if not is_to_ours:
+                return
         if author is not None and self._limiter is not None and self._limiter.exceeded(author) is not None:
             return
         await self._record_change(change)

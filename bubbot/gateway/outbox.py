@@ -144,6 +144,18 @@ class Outbox:
         """Return true if one of the newest receipts is for the message with this platform id."""
         return any([await tape.read(ReceiptView(message)) for tape in self._tape.shards()])
 
+    async def may_have_sent(self, session: str, message: str) -> bool:
+        """Return true if the message with this platform id is one of the bot's, as far as is known yet.
+
+        A platform shows a message before the bot has its id, or has noted that it became an answer: while one is being sent or
+        shown in the session, it may be that one.
+        """
+        sessions = {each.session for each in await self.pending()} | {
+            each.session for each in await self.unanswered_live()
+        }
+        # Receipts are read last: one that is stored in between settles what was pending.
+        return session in sessions or await self.has_receipt(message)
+
     async def find_writer(self, session: str, message: str) -> str | None:
         """Return the agent that wrote a delivered message (empty: the bot itself); None if it is not among the newest."""
         tape = self._tape.shard(session)

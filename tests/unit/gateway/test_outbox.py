@@ -184,6 +184,35 @@ class TestMarks:
         assert store.read <= 2 * OUTBOX_CHECKPOINT_INTERVAL + 4
 
 
+class TestMessagesOfTheBot:
+    """A platform shows a message before the bot knows its id: somebody may react to it in between."""
+
+    async def test_one_that_is_being_sent_may_be_the_one(self, outbox: Outbox, store: TapeStore) -> None:
+        assert not await outbox.may_have_sent("test:home", "p1")
+        made = await intended(store)
+        assert await outbox.may_have_sent("test:home", "p1")
+        assert not await outbox.may_have_sent("test:other", "p1")
+        await outbox.record_receipt(made, 0, Receipt("p1"))
+        assert [await outbox.may_have_sent("test:home", each) for each in ("p1", "p2")] == [True, False]
+
+    async def test_one_that_is_shown_while_it_is_written_may_be_the_one(self, outbox: Outbox) -> None:
+        await outbox.begin_live(7, "test:home", MessagePart("home", "half …"))
+        assert await outbox.may_have_sent("test:home", "p1")
+        assert not await outbox.may_have_sent("test:other", "p1")
+
+    async def test_a_receipt_that_is_stored_while_it_looks_hides_nothing(
+        self, outbox: Outbox, store: TapeStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made, pending = await intended(store), outbox.pending
+
+        async def read_late() -> tuple[OutboxMessage, ...]:
+            await outbox.record_receipt(made, 0, Receipt("p1"))
+            return await pending()
+
+        monkeypatch.setattr(outbox, "pending", read_late)
+        assert await outbox.may_have_sent("test:home", "p1")
+
+
 class TestLive:
     """The message that shows an answer while it is written."""
 
