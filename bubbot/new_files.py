@@ -1,4 +1,4 @@
-"""New files and folders that commands write. Nothing is overwritten, and no half file looks whole, not even after a kill."""
+"""Files and folders that are written whole: no half file looks whole, not even after a kill. New ones overwrite nothing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,24 @@ def _give_name(unfinished: Path, path: Path) -> None:
         if path.exists():
             raise FileExistsError from None
         unfinished.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync_folder(path.parent)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read, in the place of one that may be there. Raise `OSError`; the other one stays then."""
+    unfinished = path.with_name(path.name + UNFINISHED)
+    unfinished.unlink(missing_ok=True)
+    number = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(number, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

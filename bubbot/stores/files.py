@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 
 _BLOCK = 1 << 20
@@ -94,11 +94,8 @@ def _create(target: Path) -> int:
 
 def digest_of_file(path: Path) -> str:
     """Hash a file with SHA-256, in hex."""
-    digest = sha256()
     with path.open("rb") as reader:
-        while block := reader.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return file_digest(reader, "sha256").hexdigest()
 
 
 def sync_tree(folder: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.new_files import UNFINISHED, create_file
+from bubbot.new_files import UNFINISHED, create_file, replace_file
 
 WRITE_FOREVER = """
 import sys
@@ -115,3 +115,26 @@ def test_of_two_that_write_one_file_neither_gives_its_name_to_the_half_of_the_ot
 def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"), create_file(tmp_path / ("x" * 300)):
         pytest.fail("it must not begin")
+
+
+def test_a_file_takes_the_place_of_another_at_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(b"old")
+    (tmp_path / f"keys{UNFINISHED}").write_bytes(b"what a killed process left")
+    replace_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert names(tmp_path) == ["keys"]
+
+
+def test_if_the_other_cannot_be_written_the_old_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(b"old")
+
+    def fail(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        replace_file(path, b"new")
+    assert path.read_bytes() == b"old"

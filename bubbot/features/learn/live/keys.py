@@ -7,17 +7,16 @@ not be sent any more.
 from __future__ import annotations
 
 import json
-import os
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
 from bubbot.errors import ConfigError
+from bubbot.new_files import replace_file
 
 KEYS_FILE = "learn_keys.json"
-
-
 SESSION, CHAT = "rl ", "chat "
+"""What the names of keys begin with."""
 
 
 def name_session(rl: str) -> str:
@@ -52,15 +51,8 @@ class RlKeys:
             keys = {name: key for name, key in {**self._read(), **(put or {})}.items() if name not in drop}
             if keys == self._keys:
                 return
-            part = self._path.with_name(f"{KEYS_FILE}.part")
             try:
-                part.unlink(missing_ok=True)
-                file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-                with os.fdopen(file, "w") as writer:
-                    json.dump(keys, writer)
-                    writer.flush()
-                    os.fsync(writer.fileno())
-                part.replace(self._path)
+                replace_file(self._path, json.dumps(keys).encode())
             except OSError as error:
                 raise ConfigError(
                     f"{self._path}, the keys of recorded sessions, cannot be written ({error.strerror})"

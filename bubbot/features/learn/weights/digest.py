@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from bubbot.errors import ConfigError
@@ -15,7 +15,6 @@ SUFFIXES = (".safetensors", ".gguf", ".bin")
 PREFIX = "sha256:"
 DIGEST = re.compile(rf"{PREFIX}[0-9a-f]{{64}}")
 _IS_PLAIN = re.compile(r"[^\\\n\r\ud800-\udfff]+")
-PART_BYTES = 1 << 20
 
 
 def list_weights(folder: Path) -> tuple[WeightFile, ...]:
@@ -49,11 +48,9 @@ def digest_weights(folder: Path) -> tuple[str, tuple[WeightFile, ...]]:
             raise ConfigError(
                 f"{folder} has the file {file.name!a}: sha256sum writes such a name otherwise, or it is no UTF-8: rename it"
             )
-        one = sha256()
         try:
             with (folder / file.name).open("rb") as opened:
-                while part := opened.read(PART_BYTES):
-                    one.update(part)
+                one = file_digest(opened, "sha256")
         except OSError as error:
             raise ConfigError(f"{folder / file.name} cannot be read ({error.strerror}): make it readable") from error
         whole.update(f"{one.hexdigest()}  ".encode() + os.fsencode(file.name) + b"\n")

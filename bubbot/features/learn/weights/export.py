@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 
 from msgspec import DecodeError, json
@@ -18,8 +18,6 @@ from bubbot.log import redact
 from bubbot.new_files import UNFINISHED
 from bubbot.tape.fact import Cited
 from bubbot.tape.handle import spans_of
-
-PART_BYTES = 1 << 20
 
 
 def name_export(number: int, form: str) -> str:
@@ -104,14 +102,12 @@ def _take_receipt(path: Path, episodes: Sequence[Episode], title: str) -> Export
     try:
         receipt = json.decode(receipt_path.read_bytes(), type=ExportReceipt)
         with path.open("rb") as file:
-            digest = sha256()
-            while part := file.read(PART_BYTES):
-                digest.update(part)
+            digest = file_digest(file, "sha256").hexdigest()
     except (OSError, DecodeError) as error:
         raise wrong from error
     due = {(each.tape.name, each.first, each.last) for each in episodes}
     is_due = {(each.tape, each.first, each.last) for each in receipt.slices} <= due
-    if digest.hexdigest() != receipt.sha256 or receipt.format != title or not is_due:
+    if digest != receipt.sha256 or receipt.format != title or not is_due:
         raise wrong
     for each in (path, receipt_path):  # they may have both names still
         each.with_name(each.name + UNFINISHED).unlink(missing_ok=True)
