@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ expect = "Seine"
 kind = "exact"
 """
 WRONG, RIGHT = script(capital="Rome", river="Seine"), script(capital="Paris", river="Seine")
-WAIT = 20.0
 
 
 def find_weights_feature(bot: Bot) -> WeightsFeature:
@@ -53,16 +51,8 @@ class WeightsBench(EvalBench):
         return find_weights_feature(self.bot)
 
     async def act(self) -> None:
-        """Let the work beside the turns be done until nothing is due."""
-        self.feature.is_idle.clear()
-        task = asyncio.ensure_future(self.feature.run())
-        try:
-            async with asyncio.timeout(WAIT):
-                await self.feature.is_idle.wait()
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        """Do what the work beside the turns does at a look."""
+        await self.feature.try_to_act()
 
     async def learned(self, name: str) -> list[JsonObject]:
         """The data of the facts of this name."""

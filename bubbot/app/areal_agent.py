@@ -39,8 +39,6 @@ from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tool import ToolOutput
 
 FEATURE = "areal_agent"
-PROVIDER = "hosted_vllm"
-"""What AReaL serves: models of one's own, without a price."""
 NOT_RUN = "not run: in this talk only tools that read may run"
 MAX_RUNS = 1_000
 """Turns of one home that is thrown away; what they wrote goes with it."""
@@ -250,9 +248,7 @@ class BubbotAgent:
             raise ConfigError(
                 f"metadata.areal_inference needs base_url, an address with http or https, and api_key (base_url is {show_value(url)})"
             )
-        return open_endpoint_model(
-            self._settings, f"{PROVIDER}/{name or 'default'}", url.rstrip("/"), key, home=Path(os.devnull)
-        )
+        return open_endpoint_model(self._settings, name or "default", url.rstrip("/"), key, home=Path(os.devnull))
 
     # Middleware
 

@@ -38,6 +38,8 @@ MAX_CONCURRENT_TURNS = 64
 MAX_CONCURRENT_LOCAL_TURNS = 8
 """The same for a model on this machine, which answers one turn after another: a turn that waits longer than a model
 call may take would fail."""
+ENDPOINT_PROVIDER = "hosted_vllm"
+"""The provider of models at an address that a feature names: models of one's own."""
 
 
 def model_names() -> list[str]:
@@ -198,7 +200,7 @@ def open_endpoint_model(
     """Return the model at an address that a feature's section names. A failed call is not repeated.
 
     Args:
-        name: `provider/model`, called with the OpenAI chat protocol.
+        name: as the server has it; it is one for models of one's own, without a price, and speaks the OpenAI chat protocol.
         is_quarantined: see `choose_model`.
 
     Raises:
@@ -209,12 +211,12 @@ def open_endpoint_model(
     # Imported here: a model that is no provider's needs no list of them.
     from bubbot.models.openai.providers import find_server
 
-    provider = name.partition("/")[0]
-    own = {"api_base": address, "api_key": key, "retries": 0, keys.KEY_PROVIDER: provider}
-    options = ModelOptions(name, home, {**_model_values(settings, ""), **own}, lessons)
-    server = find_server(name, api_base=address, variables={})
-    traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=True, server=server)
-    return LazyModel(name, traits, lambda: _load_direct(options), lessons)
+    full_name = f"{ENDPOINT_PROVIDER}/{name}"
+    own = {"api_base": address, "api_key": key, "retries": 0, keys.KEY_PROVIDER: ENDPOINT_PROVIDER}
+    options = ModelOptions(full_name, home, {**_model_values(settings, ""), **own}, lessons)
+    server = find_server(full_name, api_base=address, variables={})
+    traits = sizes.find_traits(full_name, context_tokens=settings.model.context_tokens, own_address=True, server=server)
+    return LazyModel(full_name, traits, lambda: _load_direct(options), lessons)
 
 
 def has_address_of_backup(settings: Settings, name: str) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct, structs
 
 from bubbot.ports.channel import Role
+from bubbot.tape.entry import timestamp
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.texts.lengths import format_length
@@ -76,6 +78,30 @@ class HealthContext:
         length = format_length(abs(seconds), self.texts)
         sentence = "st_ago" if seconds >= 0 else "st_ahead"
         return self.texts.say(sentence, moment=clock_time, length=length)
+
+
+class Outage(Struct):
+    """Why requests of one kind are not taken.
+
+    Attributes:
+        error: why the last one failed; empty since one was taken.
+        since: when they began to fail.
+    """
+
+    error: str = ""
+    since: str = ""
+
+    def begin(self, error: str, now: datetime) -> bool:
+        """Note why nothing is taken; return true if it went well before."""
+        is_first, self.error = not self.error, error
+        if is_first:
+            self.since = timestamp(now)
+        return is_first
+
+    def end(self) -> bool:
+        """Note that they are taken; return true if they were not before."""
+        was_out, self.error, self.since = bool(self.error), "", ""
+        return was_out
 
 
 class HealthRow(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
+from copy import copy
 from operator import itemgetter
 
 from bubbot.middleware import ToolInvocation
@@ -56,10 +57,11 @@ class SpeakerFinder:
     def go_on(self, tape: TapeHandle) -> SpeakerFinder:
         """Return a finder for a fork of the tape that was opened at the newest entry which this one has read."""
         finder = SpeakerFinder(tape)
-        finder._read_to, finder._has_others = self._read_to, self._has_others
-        finder._spoken, finder._groups, finder._forwarded = self._spoken[:], self._groups, {*self._forwarded}
-        finder._everybody = self._everybody[:]
-        finder._repeated, finder._reported = self._repeated[:], self._reported[:]
+        for name in vars(self).keys() - {
+            "_tape",
+            "_channel",
+        }:  # all that it knows: a part that is left out hides people
+            setattr(finder, name, copy(getattr(self, name)))
         return finder
 
     async def find(self, turn: TurnRecord) -> set[Account] | None:

@@ -15,10 +15,11 @@ from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, LabelsSent, TurnsExported
 from bubbot.features.otel.settings import AUTO, OtelSettings
-from bubbot.features.otel.state import OTEL_METRICS, ExportState, Outage
+from bubbot.features.otel.state import OTEL_METRICS, ExportState
 from bubbot.log import Redactor
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.channel import TERMINAL_CHANNEL
+from bubbot.ports.health import Outage
 from bubbot.ports.model import CALL_HEADERS, ModelReply
 from bubbot.settings.channels import CHANNEL_KINDS
 from bubbot.settings.loader import Settings

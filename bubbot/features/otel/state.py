@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
+from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec, Outage
 from bubbot.tape.entry import timestamp
 
 OTEL_METRICS = (
@@ -18,30 +18,6 @@ OTEL_METRICS = (
     MetricSpec("bubbot_otel_labels_sent", "Judgements that Phoenix has taken.", "counter"),
     MetricSpec("bubbot_otel_labels_rejected", "Judgements that it will never take.", "counter"),
 )
-
-
-class Outage(Struct):
-    """Why requests of one kind are not taken.
-
-    Attributes:
-        error: why the last one failed; empty since one was taken.
-        since: when they began to fail.
-    """
-
-    error: str = ""
-    since: str = ""
-
-    def begin(self, error: str, now: datetime) -> bool:
-        """Note why nothing is taken; return true if it went well before."""
-        is_first, self.error = not self.error, error
-        if is_first:
-            self.since = timestamp(now)
-        return is_first
-
-    def end(self) -> bool:
-        """Note that they are taken; return true if they were not before."""
-        was_out, self.error, self.since = bool(self.error), "", ""
-        return was_out
 
 
 class ExportState(Struct):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bubbot.features.learn.live.state import LIVE_PROJECTION, LiveState
 from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.ports.checks import HomeReader
-from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
-from bubbot.tape.entry import timestamp
+from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, Outage
 from bubbot.tape.projection import read_projection
 
 
@@ -23,8 +20,7 @@ class LiveHealth(Struct):
         rewards: rewards that the proxy took.
         late: judgements that came too late.
         withheld: calls of listed chats that consent kept away, since the start.
-        error: why the proxy does not record; empty if it does.
-        since: when that began.
+        outage: why the proxy does not record.
     """
 
     open: int = 0
@@ -32,25 +28,12 @@ class LiveHealth(Struct):
     rewards: int = 0
     late: int = 0
     withheld: int = 0
-    error: str = ""
-    since: str = ""
+    outage: Outage = field(default_factory=Outage)
 
     def update(self, state: LiveState) -> None:
         """Take the figures of the facts."""
         self.open, self.calls = len(state.sessions), state.calls
         self.rewards, self.late = state.rewards, state.late
-
-    def outage_begins(self, error: str, now: datetime) -> bool:
-        """Note why the proxy does not record; return true if it did before."""
-        is_first, self.error = not self.error, error
-        if is_first:
-            self.since = timestamp(now)
-        return is_first
-
-    def outage_ends(self) -> bool:
-        """Note that it records; return true if it did not before."""
-        was_out, self.error, self.since = bool(self.error), "", ""
-        return was_out
 
     def report(self, context: HealthContext, host: str) -> FeatureHealth:
         """Report it; `host` is that of the proxy, empty if nothing is recorded."""
@@ -62,10 +45,10 @@ class LiveHealth(Struct):
             lines.append(say("st_recording_withheld", calls=self.withheld))
         if self.late:
             lines.append(say("st_recording_late", count=self.late))
-        if self.error:
-            since = context.format_time(self.since)
-            lines.append(say("st_recording_failing", since=since, reason=self.error))
-        row = HealthRow(say("st_recording"), tuple(lines), is_trouble=bool(self.error))
+        if self.outage.error:
+            since = context.format_time(self.outage.since)
+            lines.append(say("st_recording_failing", since=since, reason=self.outage.error))
+        row = HealthRow(say("st_recording"), tuple(lines), is_trouble=bool(self.outage.error))
         return FeatureHealth(name="learn.live", rows=(row,))
 
 

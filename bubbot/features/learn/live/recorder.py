@@ -59,8 +59,6 @@ from bubbot.tape.fork import MergeResult
 
 log = logging.getLogger(__name__)
 
-PROVIDER = "hosted_vllm"
-"""What the proxies of AReaL serve: models of one's own, without a price."""
 LOOK_SECONDS = 5.0
 """Seconds between two looks at judgements and idle sessions."""
 SHUTDOWN_SECONDS = 10.0
@@ -296,7 +294,7 @@ class LiveRecorder:
         place = f"{self.settings.endpoint_model} {current.url} {key}"
         known = self._models.get(current.session)
         if known is None or known[0] != place:
-            model = self._open_model(f"{PROVIDER}/{self.settings.endpoint_model}", current.url, key)
+            model = self._open_model(self.settings.endpoint_model, current.url, key)
             self._models[current.session] = place, model
             if known is not None:
                 await known[1].aclose()
@@ -490,13 +488,13 @@ class LiveRecorder:
 
     def _note_answer(self) -> None:
         self._failures, self._retry_at = 0, 0.0
-        if self.health.outage_ends():
+        if self.health.outage.end():
             log.info("the proxy records again", extra={"action": "learn.recording"})
 
     def _note_failure(self, reason: str) -> None:
         self._failures += 1
         self._retry_at = self._elapsed() + self._backoff.delay_seconds(self._failures)
-        if self.health.outage_begins(reason, self._kernel.now()):
+        if self.health.outage.begin(reason, self._kernel.now()):
             log.warning(
                 "the proxy does not record, chats are answered by their own models: %s", reason,
                 extra={"action": "learn.not_recording", "host": urlsplit(self.settings.endpoint or "").netloc},

@@ -1,4 +1,4 @@
-"""The feature: exports when enough turns were rated, and newer weights by a rule. Without either, it costs nothing."""
+"""The feature: exports when enough turns were rated, and newer weights by a rule. Without either it reads its own tape at the start, no more."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ class WeightsFeature:
 
     Attributes:
         service: the one writer of the facts, and the commands.
-        is_idle: set while `run` waits, with nothing due.
         trouble: why the last export or acceptance failed; empty if it did not.
     """
 
@@ -75,14 +74,13 @@ class WeightsFeature:
         self._section = settings.section(LearnSettings)
         self._turns: RewardedTurns | None = None
         self._woken = asyncio.Event()
-        self.is_idle = asyncio.Event()
         self._looked_at = -1
         self._is_held = False
         self.trouble = ""
         rules = WeightsRules(
             lambda: self._section,
             lambda: find_models().default.name,
-            lambda name: void(find_models().get_model(name)),
+            self._check_model,
             find_trial,
             self._find_turns,
         )
@@ -105,6 +103,10 @@ class WeightsFeature:
             health=self._report,
             prepare=self._prepare,
         )
+
+    def _check_model(self, name: str) -> None:
+        """Raise `ConfigError` if there can be no model of this name."""
+        self._find_models().get_model(name)
 
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
@@ -129,11 +131,6 @@ class WeightsFeature:
         """Turns with a reward that no export has, at the last look."""
         return self._turns.count if self._turns else 0
 
-    def look_again(self) -> None:
-        """Look at once, also if nothing was stored since."""
-        self._looked_at = -1
-        self._woken.set()
-
     def _report(self, context: HealthContext) -> FeatureHealth:
         return learn_health(context, self._section.after, self.count, self.trouble)
 
@@ -156,17 +153,19 @@ class WeightsFeature:
         """Do what is due, at the start, after turns and now and then, until cancelled."""
         while True:
             self._woken.clear()
-            self.is_idle.clear()
-            try:
-                await self.act()
-            except BubbotError as error:
-                if str(error) != self.trouble:
-                    log.warning("export or acceptance failed: %s", error, extra={"action": "learn.failed"})
-                self.trouble, self._looked_at = str(error), -1
-            self.is_idle.set()
+            await self.try_to_act()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS if self._is_waiting else None):
                     await self._woken.wait()
+
+    async def try_to_act(self) -> None:
+        """Do what is due. Report and log why something cannot be done now."""
+        try:
+            await self.act()
+        except BubbotError as error:
+            if str(error) != self.trouble:
+                log.warning("export or acceptance failed: %s", error, extra={"action": "learn.failed"})
+            self.trouble, self._looked_at = str(error), -1
 
     async def act(self) -> None:
         """Accept what has passed, export what is due, and tell an owner. Raise `BubbotError` if something cannot be done now."""
@@ -221,7 +220,3 @@ class WeightsFeature:
                 LEARN_TAPE, key, write, told.to_entry(key=f"told:{number}")
             ):
                 await self.service.catch_up()
-
-
-def void(_value: object) -> None:
-    """Drop a value of which only matters that it could be made."""

@@ -169,7 +169,7 @@ async def test_a_reward_is_owed_until_the_proxy_is_there_again(tmp_path: Path) -
         for _ in range(4):
             recorder._retry_at = 0.0
             await recorder.look()
-        assert recorder.health.error
+        assert recorder.health.outage.error
         async with serving(proxy, port=int(proxy.url.rpartition(":")[2])):
             recorder._retry_at = 0.0
             await recorder.look()
@@ -189,19 +189,19 @@ async def test_without_the_proxy_the_own_model_answers_and_that_is_said_once(
         recorder = recorder_of(app)
         recorder._retry_at = 0.0
         assert (await app.say("three")).text == OWN
-        assert "cannot be reached" in recorder.health.error
+        assert "cannot be reached" in recorder.health.outage.error
         said = [each for each in caplog.records if getattr(each, "action", "") == "learn.not_recording"]
         assert len(said) == 1
         async with serving(proxy, port=int(proxy.url.rpartition(":")[2])):
             recorder._retry_at = 0.0
             assert (await app.say("four")).text.startswith("answer")
-            assert not recorder.health.error
+            assert not recorder.health.outage.error
 
 
 async def test_without_room_the_own_model_answers(tmp_path: Path) -> None:
     async with serving(RlProxy(capacity=0)) as proxy, recording(tmp_path / "home", recorded_by(proxy)) as app:
         assert (await app.say("hello")).text == OWN
-        assert "429" in recorder_of(app).health.error
+        assert "429" in recorder_of(app).health.outage.error
         assert await learn_facts(app) == []
 
 
@@ -390,7 +390,7 @@ async def test_a_proxy_that_gives_two_chats_one_session_mixes_up_none(tmp_path: 
             assert (await app.say("hello")).text == "answer 1"
             assert (await app.say("hello", chat="other")).text == OWN
             facts = await learn_facts(app)
-            assert "answered before" in recorder_of(app).health.error
+            assert "answered before" in recorder_of(app).health.outage.error
             recorder_of(app)._retry_at = 0.0
             assert (await app.say("well")).text == "answer 2"
         assert names(facts).count("learn/rl_began") == 1

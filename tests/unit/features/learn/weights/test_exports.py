@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +14,6 @@ from bubbot.app.offline import offline_snapshot
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights import turns
-from bubbot.features.learn.weights.feature import WeightsFeature
 from bubbot.features.learn.writing import RECEIPT_SUFFIX
 from bubbot.gateway.facts import HomeRestored
 from bubbot.home import Home
@@ -27,10 +23,10 @@ from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.texts import Texts
 from tests.doubles import SteppingClock
-from tests.family import GROUP, MEMBER, OWNER, Family, family
+from tests.family import GROUP, MEMBER, OWNER, family
 from tests.judging import react, sent
 from tests.made_settings import make_settings
-from tests.weights import WAIT, WeightsBench, find_weights_feature, weights_bench
+from tests.weights import WeightsBench, find_weights_feature, weights_bench
 
 NAME = "learn-0001-trl-sft.jsonl"
 
@@ -209,39 +205,19 @@ async def _stop(*_arguments: Any, **_more: Any) -> None:
     raise _Stopped
 
 
-@asynccontextmanager
-async def working(bench: Family) -> AsyncIterator[WeightsFeature]:
-    """Let the work beside the turns go on in a block."""
-    feature = find_weights_feature(bench.daemon.bot)
-    task = asyncio.ensure_future(feature.run())
-    try:
-        yield feature
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def settle(feature: WeightsFeature) -> None:
-    """Wait until nothing is due."""
-    feature.is_idle.clear()
-    feature.look_again()
-    async with asyncio.timeout(WAIT):
-        await feature.is_idle.wait()
-
-
 async def test_who_does_not_allow_training_does_not_count_and_an_owner_hears_once(tmp_path: Path) -> None:
     model = ScriptedModel({"rules": []})
-    async with family(tmp_path, model, LearnSettings(after=2)) as bench, working(bench) as feature:
+    async with family(tmp_path, model, LearnSettings(after=2)) as bench:
+        feature = find_weights_feature(bench.daemon.bot)
         for person in (OWNER, MEMBER):
             await bench.say("hello", person, person)
             await bench.say(",rate 5", person, person)
         await bench.say("hello, all", MEMBER, GROUP)
         await react(bench, sent(bench, "hello, all"), "👍", sender=OWNER, chat=GROUP)
-        await settle(feature)
+        await feature.try_to_act()
         assert feature.count == 0
         await bench.say(",consent training yes", MEMBER, MEMBER)
-        await settle(feature)
+        await feature.try_to_act()
         await bench.quiet()
         (fact,) = [each.data for each in await bench.entries(LEARN_TAPE) if each.name == "learn/ready"]
         assert fact["turns"] == 2
@@ -249,18 +225,19 @@ async def test_who_does_not_allow_training_does_not_count_and_an_owner_hears_onc
 
 async def test_the_words_of_whom_nobody_asked_are_in_no_export(tmp_path: Path) -> None:
     model = ScriptedModel({"rules": []})
-    async with family(tmp_path, model, LearnSettings(after=1)) as bench, working(bench) as feature:
+    async with family(tmp_path, model, LearnSettings(after=1)) as bench:
+        feature = find_weights_feature(bench.daemon.bot)
         await bench.say("canary of Ben", MEMBER, MEMBER)
         await bench.say(",rate 5", MEMBER, MEMBER)
         await bench.say(",consent training yes", OWNER, OWNER)
         await bench.say("hello", OWNER, OWNER)
         await bench.say(",rate 5", OWNER, OWNER)
-        await settle(feature)
+        await feature.try_to_act()
         await bench.quiet()
         told = [text for text in bench.channel.texts if "An export for training is ready" in text]
         assert told == ["An export for training is ready: exports/learn-0001-trl-sft.jsonl (1 rewarded turn, trl-sft)."]
         assert "canary" not in (tmp_path / "exports" / NAME).read_text()
-        await settle(feature)
+        await feature.try_to_act()
         await bench.quiet()
         assert len([text for text in bench.channel.texts if "An export for training is ready" in text]) == 1
 

@@ -1,8 +1,8 @@
-"""The health of the export."""
+"""Outages, as reports of health tell of them."""
 
 from datetime import UTC, datetime
 
-from bubbot.features.otel.state import Outage
+from bubbot.ports.health import Outage
 
 
 def test_an_outage_is_as_old_as_its_first_failure_and_is_told_once() -> None:
