@@ -280,16 +280,20 @@ def test_a_process_killed_between_its_commit_and_the_mark_loses_nothing(homes: P
     assert (home.read_marked_entry() or (0,))[0] == 11
     assert find_loss(home) is None
 
-    async def open_and_close() -> None:
-        async with writing(home):
-            pass  # a reader keeps the log from being truncated, and nothing is noted before that
+    async def open_beside_a_reader() -> None:
+        with raw(home.database) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM entries").fetchall()
+            async with writing(home):  # the reader keeps the log from being truncated, and nothing is noted before that
+                assert (home.read_marked_entry() or (0,))[0] == 11
+                reader.rollback()
+        assert (home.read_marked_entry() or (0,))[0] >= 12
 
     async def stored() -> list[str]:
         async with writing(home) as store:
             return await texts(store)
 
-    asyncio.run(open_and_close())
-    assert (home.read_marked_entry() or (0,))[0] >= 12
+    asyncio.run(open_beside_a_reader())
     assert asyncio.run(stored())[10:12] == ["1", "2"]
 
 

@@ -78,14 +78,14 @@ class WalCheckpointer:
         self._on_newest = on_newest
         self._noted = ""
         self._noted_at = -limits.note_seconds  # note the first commit of a new home at once
-        self._has_news = self._has_log = False
+        self._has_news = self._has_log = self._is_unsynced = False
 
     async def on_open(self, conn: aiosqlite.Connection) -> None:
         """Truncate the log without waiting for readers and note the newest entry: a killed process may not have synced
-        the log.
+        the log. If a reader keeps it from being truncated, that is done later.
         """
-        if await self._truncate(conn, 0):
-            await self._note(conn)
+        self._is_unsynced = self._has_log = True
+        await self._sync(conn, 0)
 
     async def after_commit(self, conn: aiosqlite.Connection, *, idle: bool) -> None:
         """Shorten the log if it is long; `idle`: no job is queued."""
@@ -112,15 +112,24 @@ class WalCheckpointer:
             await self._note(conn)
         else:
             self._has_log = False
-            await self._truncate(conn, 0)
+            await self._sync(conn, 0)
 
     async def on_close(self, conn: aiosqlite.Connection) -> None:
         """Note the newest entry."""
         if self._has_news:
             await self._note(conn)
+        elif self._is_unsynced:
+            await self._sync(conn, CHECKPOINT_WAIT_MS)
+
+    async def _sync(self, conn: aiosqlite.Connection, wait_ms: int) -> None:
+        """Truncate the log, and note the newest entry if that was not certain to be on the disk before."""
+        if await self._truncate(conn, wait_ms):
+            self._has_log = False
+            if self._is_unsynced:
+                await self._note(conn)
 
     async def _note(self, conn: aiosqlite.Connection) -> None:
-        self._has_news = False
+        self._has_news = self._is_unsynced = False
         with suppress(sqlite3.Error):
             rows = await conn.execute_fetchall("SELECT seq, hex(chain) FROM entries ORDER BY seq DESC LIMIT 1")
             newest = "".join(f"{seq}:{chain.lower()}" for seq, chain in rows)
