@@ -106,7 +106,7 @@ def open_export(path: Path) -> Iterator[ExportedFile]:
 
 def _open_plain(path: Path) -> BinaryIO:
     """Open a file to read. Raise `OSError` for a pipe or a device: one may never answer, another never end."""
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))  # noqa: SIM115, PTH123
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is no file")
