@@ -122,6 +122,7 @@ class LiveRecorder:
         self._backoff = Backoff(random.random, first_seconds=LOOK_SECONDS, max_seconds=MAX_RETRY_SECONDS)
         self._failures = 0
         self._retry_at = 0.0
+        self._is_model_failing = False
         self._moved = set[str]()
         self._looked: dict[str, tuple[tuple[int, ...], int]] = {}
         self._woken = asyncio.Event()
@@ -150,6 +151,7 @@ class LiveRecorder:
                 except ModelCallDenied:
                     raise
                 except ModelError as error:
+                    self._is_model_failing = True
                     self._note_failure(str(error))
                     if call.streamed:  # the runner takes back what was shown, and asks again
                         failure = ModelUnavailable(str(error))
@@ -322,6 +324,7 @@ class LiveRecorder:
         await run_uninterrupted(
             self._append(RlCallEnded(chat, rl, turn.id, reply.response_id or "", len(messages), prefix))
         )
+        self._is_model_failing = False
         self._note_answer()
         return reply
 
@@ -473,7 +476,8 @@ class LiveRecorder:
                 return False
             self._note_failure(str(error))
             raise
-        self._note_answer()
+        if not self._is_model_failing:  # what ends a session says nothing of what answers
+            self._note_answer()
         return True
 
     # Facts and figures

@@ -228,6 +228,27 @@ async def test_a_call_that_fails_ends_its_session_and_the_own_model_answers(
         assert steps[0].data["response_id"] == proxy.sessions[0].calls[0].id
 
 
+async def test_an_end_that_a_proxy_takes_says_nothing_of_its_model_which_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(RlProxy()) as proxy:
+        proxy.failures = [(500, "before")] * 3
+        async with recording(tmp_path / "home", recorded_by(proxy), is_run=False) as app:
+            recorder = recorder_of(app)
+            for times in (1, 2, 3):
+                recorder._retry_at = 0.0
+                assert (await app.say("hello")).text == OWN
+                recorder._retry_at = 0.0
+                await recorder.look()
+                assert proxy.sessions[-1].is_ended
+                assert recorder._failures == times, "it is asked again later and later"
+            recorder._retry_at = 0.0
+            assert (await app.say("hello")).text == "answer 4"
+            assert recorder._failures == 0
+    said = [getattr(each, "action", "") for each in caplog.records if each.name.endswith("live.recorder")]
+    assert said.count("learn.not_recording") == 1
+
+
 async def test_only_answers_of_listed_chats_go_to_the_proxy(tmp_path: Path) -> None:
     async with serving(RlProxy()) as proxy:
         async with recording(tmp_path / "home", recorded_by(proxy, endpoint_sessions=["telegram:42"])) as app:
