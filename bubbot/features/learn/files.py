@@ -104,7 +104,7 @@ def open_export(path: Path) -> Iterator[ExportedFile]:
         raise ConfigError(f"{path} is nested too deeply: name a file that bubbot export wrote") from error
 
 
-def _open_plain(path: Path) -> BinaryIO:
+def _open_plain(path: Path) -> BufferedReader:
     """Open a file to read. Raise `OSError` for a pipe or a device: one may never answer, another never end."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
