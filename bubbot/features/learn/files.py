@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import file_digest
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -43,7 +43,7 @@ class ExportedFile:
     path: Path
     receipt: ExportReceipt
     format: ExportFormat
-    file: BinaryIO
+    file: BufferedReader
 
     @property
     def source(self) -> ExportSource:
