@@ -80,7 +80,7 @@ class FileEpisode:
 def open_export(path: Path) -> Iterator[ExportedFile]:
     """Open an exported file that is the one of its receipt. Raise `ConfigError` if there is none, or another one."""
     try:
-        with _open_plain(path) as file:
+        with open_plain(path) as file:
             receipt = _read_receipt(path)
             size, digest = os.fstat(file.fileno()).st_size, ""
             if size == receipt.bytes:  # nobody reads what is of another size anyway
@@ -104,7 +104,7 @@ def open_export(path: Path) -> Iterator[ExportedFile]:
         raise ConfigError(f"{path} is nested too deeply: name a file that bubbot export wrote") from error
 
 
-def _open_plain(path: Path) -> BufferedReader:
+def open_plain(path: Path) -> BufferedReader:
     """Open a file to read. Raise `OSError` for a pipe or a device: one may never answer, another never end."""
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -116,7 +116,7 @@ def _open_plain(path: Path) -> BufferedReader:
 def _read_receipt(path: Path) -> ExportReceipt:
     receipt_path = path.with_name(path.name + RECEIPT_SUFFIX)
     try:
-        with _open_plain(receipt_path) as file:
+        with open_plain(receipt_path) as file:
             data = file.read(MAX_RECEIPT_BYTES + 1)
     except OSError as error:
         raise ConfigError(
