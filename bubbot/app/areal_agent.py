@@ -173,7 +173,9 @@ class BubbotAgent:
                 )  # fmt: skip
                 try:
                     result = await bot.ask(said)
-                except asyncio.CancelledError:  # the rest of the turn would be for nobody, and asked of the model of the home
+                except (
+                    asyncio.CancelledError
+                ):  # the rest of the turn would be for nobody, and asked of the model of the home
                     bot.runtime.stop(f"{STDIN}:{chat}")
                     raise
         finally:
