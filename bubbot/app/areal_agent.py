@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.channels import STDIN
@@ -168,7 +169,13 @@ class BubbotAgent:
                     STDIN, new_id(), chat, Sender("0", "owner"), clean(request.message), timestamp(now()),
                     is_one_shot=True, is_plain_text=True,
                 )  # fmt: skip
-                result = await bot.ask(said)
+                try:
+                    result = await bot.ask(said)
+                except (
+                    asyncio.CancelledError
+                ):  # the rest of the turn would be for nobody, and asked of the model of the home
+                    bot.runtime.stop(f"{STDIN}:{chat}")
+                    raise
         finally:
             del self._runs[f"{STDIN}:{chat}"]
             if model is not None:
@@ -244,7 +251,11 @@ class BubbotAgent:
         if not isinstance(inference, Mapping):
             raise ConfigError("metadata.areal_inference has to be an object with base_url, api_key and model")
         url, key, name = (str(inference.get(part) or "") for part in ("base_url", "api_key", "model"))
-        if not url.startswith(("http://", "https://")) or not key:
+        try:
+            is_address = urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname)
+        except ValueError:
+            is_address = False
+        if not is_address or not key:
             raise ConfigError(
                 f"metadata.areal_inference needs base_url, an address with http or https, and api_key (base_url is {show_value(url)})"
             )
@@ -305,6 +316,8 @@ def read_history(history: Sequence[Mapping[str, Any]]) -> list[TapeEntry]:
     entries: list[TapeEntry] = []
     for place, each in enumerate(history):
         where = f"history[{place}]"
+        if not isinstance(each, Mapping):
+            raise ConfigError(f"{where} has to be an object with role and content: give chat messages")
         if each.get("role") not in ("system", "user", "assistant", "tool"):
             raise ConfigError(f"{where}.role has to be system, user, assistant or tool: give chat messages")
         role, text = each["role"], _read_text(each.get("content"), where)

@@ -119,7 +119,7 @@ async def test_areal_records_chains_with_their_rewards_and_its_client_reads_them
                     f"{worker}/grant_capacity", headers={"authorization": f"Bearer {ADMIN_KEY}"}
                 ) as response:
                     assert response.status == 200
-            recorder._retry_at = 0.0
+            recorder.retry_at = 0.0
             assert (await app.say("use the tool")).text.startswith("answer")
             await app.say(",rate 5")
             assert (await app.say("and now?")).text.startswith("answer")

@@ -6,13 +6,17 @@ taken back their consent since, or a part of a chat may be erased: so the tapes 
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import file_digest
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -39,7 +43,7 @@ class ExportedFile:
     path: Path
     receipt: ExportReceipt
     format: ExportFormat
-    file: BinaryIO
+    file: BufferedReader
 
     @property
     def source(self) -> ExportSource:
@@ -76,9 +80,9 @@ class FileEpisode:
 def open_export(path: Path) -> Iterator[ExportedFile]:
     """Open an exported file that is the one of its receipt. Raise `ConfigError` if there is none, or another one."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             receipt = _read_receipt(path)
-            size, digest = path.stat().st_size, ""
+            size, digest = os.fstat(file.fileno()).st_size, ""
             if size == receipt.bytes:  # nobody reads what is of another size anyway
                 digest = file_digest(file, "sha256").hexdigest()
             if digest != receipt.sha256:
@@ -88,18 +92,31 @@ def open_export(path: Path) -> Iterator[ExportedFile]:
                 raise ConfigError(f"{path}: its receipt names the unknown format {receipt.format!r}")
             if not receipt.slices or (chosen.is_single and len(receipt.slices) > 1):
                 raise ConfigError(f"{path}: its receipt names {len(receipt.slices)} slices, which is impossible")
-            if any(part.records < 0 for part in receipt.slices):
-                raise ConfigError(f"{path}: its receipt names a slice of fewer than no records")
+            if any(not 0 <= part.records <= sys.maxsize for part in receipt.slices):
+                raise ConfigError(
+                    f"{path}: its receipt names a slice of more records than there can be, or of fewer than none"
+                )
             file.seek(0)
             yield ExportedFile(path, receipt, chosen, file)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}): name a file that bubbot export wrote") from error
+    except RecursionError as error:  # what is read and written here has no limit of its own
+        raise ConfigError(f"{path} is nested too deeply: name a file that bubbot export wrote") from error
+
+
+def open_plain(path: Path) -> BufferedReader:
+    """Open a file to read. Raise `OSError` for a pipe or a device: one may never answer, another never end."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no file")
+    return file
 
 
 def _read_receipt(path: Path) -> ExportReceipt:
     receipt_path = path.with_name(path.name + RECEIPT_SUFFIX)
     try:
-        with receipt_path.open("rb") as file:
+        with open_plain(receipt_path) as file:
             data = file.read(MAX_RECEIPT_BYTES + 1)
     except OSError as error:
         raise ConfigError(

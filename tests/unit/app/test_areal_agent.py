@@ -14,6 +14,9 @@ import pytest
 from bubbot import BubbotAgent
 from bubbot.app import areal_agent
 from bubbot.errors import ConfigError, ModelError
+from bubbot.tape.entry import Kind
+from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.query import TapeQuery
 from tests.fakes.rl_proxy import RlProxy, Session, call, serving
 
 PERSONA = "You are Zq, who knows the harbour."
@@ -155,6 +158,33 @@ async def test_turns_of_one_session_are_one_chain(agent: BubbotAgent) -> None:
     assert (len(session.calls), session.is_chain) == (3, True)
 
 
+async def test_a_turn_that_nobody_waits_for_any_more_ends(agent: BubbotAgent) -> None:
+    told = asyncio.Event()
+
+    class Waiting(Events):
+        async def emit_tool_result(self, name: str, result: str) -> None:
+            told.set()
+            await asyncio.sleep(1)
+
+    def answer(messages: Any) -> Any:
+        return "done" if messages[-1]["role"] == "tool" else [call("memory_show", "{}")]
+
+    async with serving(RlProxy(answer)) as proxy, asyncio.timeout(20):
+        running = asyncio.create_task(agent.run(Request("do it", metadata=routed(proxy)), emitter=Waiting()))
+        await told.wait()
+        (session,) = agent._runs
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert agent._bot is not None
+        bot = await agent._bot.ready
+        while bot.runtime.session_activity(session)[0]:  # noqa: ASYNC110 - a turn that is merged is no event
+            await asyncio.sleep(0.01)
+        tape = bot.tape(session)
+        (steps,) = await tape.fetch([TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,))])
+        assert len(steps) == len(proxy.bodies) == 1, "the model of the home was not asked for the rest"
+
+
 async def test_without_a_server_the_model_of_the_home_answers(agent: BubbotAgent) -> None:
     response = await agent.run(Request("hello"), emitter=Events())
     assert "hello" in response.summary
@@ -183,11 +213,13 @@ async def test_the_home_that_is_thrown_away_is_replaced_after_many_turns_and_rem
     [
         (Request(" "), "message is empty"),
         (Request("a", history=[{"role": "robot", "content": "x"}]), r"history\[0\].role"),
+        (Request("a", history=["x"]), r"history\[0\] has to be an object"),  # type: ignore[list-item]
         (Request("a", history=[{"role": "user", "content": 5}]), r"history\[0\].content"),
         (Request("a", history=[{"role": "tool", "content": "x"}]), r"history\[0\].tool_call_id"),
         (Request("a", history=[{"role": "assistant", "tool_calls": [{"id": "1"}]}]), r"history\[0\].tool_calls"),
         (Request("a", metadata={"areal_inference": "x"}), "areal_inference"),
         (Request("a", metadata={"areal_inference": {"base_url": "ftp://x", "api_key": "k"}}), "base_url"),
+        (Request("a", metadata={"areal_inference": {"base_url": "http://[::1", "api_key": "k"}}), "base_url"),
     ],
 )
 async def test_what_is_wrong_in_a_request_is_named(agent: BubbotAgent, request_: Request, words: str) -> None:

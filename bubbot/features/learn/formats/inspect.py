@@ -26,6 +26,7 @@ from bubbot.features.learn.formats.reader import (
     make_step,
     make_turn,
     read_chat,
+    require_call,
     write_arguments,
 )
 from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat, encode_line
@@ -245,6 +246,9 @@ class InspectMessage(Struct, forbid_unknown_fields=True):
     error: InspectError | None = None
     source: str = ""
     model: str = ""
+
+    def __post_init__(self) -> None:
+        require_call(self.role, self.tool_call_id)
 
     def as_message(self) -> JsonObject:
         """Return the message as requests have it."""

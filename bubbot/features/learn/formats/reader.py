@@ -51,6 +51,12 @@ class CallRow(Struct, forbid_unknown_fields=True):
     type: Literal["function"] = "function"
 
 
+def require_call(role: str, call_id: str | None) -> None:
+    """Raise `ValueError`, to which a decoder adds the place, for a result that is of no call."""
+    if role == "tool" and call_id is None:
+        raise ValueError("Message of a tool without `tool_call_id`")
+
+
 class MessageRow(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A message of a chat; `weight` is 0 if it is not learned."""
 
@@ -60,6 +66,9 @@ class MessageRow(Struct, forbid_unknown_fields=True, omit_defaults=True):
     tool_call_id: str | None = None
     name: str | None = None
     weight: Literal[0, 1] = 1
+
+    def __post_init__(self) -> None:
+        require_call(self.role, self.tool_call_id)
 
     def as_message(self) -> JsonObject:
         """Return the message as requests have it."""

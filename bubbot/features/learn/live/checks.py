@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from bubbot.errors import StoreError, TapeCorrupt
+from bubbot.errors import StoreError
 from bubbot.features.learn.live.state import LIVE_PROJECTION
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
+from bubbot.features.learn.weights.state import LEARN_PROJECTION
 from bubbot.hosts import is_this_machine
 from bubbot.ports.checks import Check, Finding, HomeReader, edit_command
 from bubbot.tape.projection import read_projection
@@ -51,16 +52,19 @@ async def check_endpoint(home: HomeReader) -> list[Finding]:
 
 
 async def check_late(home: HomeReader) -> list[Finding]:
-    """Report judgements that came after their recorded session had ended."""
+    """Report judgements that came after their recorded session had ended.
+
+    Raises:
+        TapeCorrupt: a fact cannot be read, and no bot starts with it.
+    """
     settings = home.settings
-    if not isinstance(settings, LearnSettings) or not settings.endpoint:
-        return []
     try:
         async with home.open_tape(LEARN_TAPE) as tape:
+            await read_projection(LEARN_PROJECTION, tape)
             state = await read_projection(LIVE_PROJECTION, tape)
-    except (StoreError, TapeCorrupt):
+    except StoreError:
         return []  # the check of the database reports it
-    if not state.late:
+    if not isinstance(settings, LearnSettings) or not settings.endpoint or not state.late:
         return []
     cause = (
         f"{state.late} judgements came after the recorded session of their answer had ended, and the proxy does not have them; "

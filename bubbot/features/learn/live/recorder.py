@@ -87,6 +87,7 @@ class LiveRecorder:
     Attributes:
         settings: the section in force.
         health: figures for reports.
+        retry_at: seconds of its clock before which the proxy is not asked.
     """
 
     def __init__(
@@ -119,7 +120,8 @@ class LiveRecorder:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._backoff = Backoff(random.random, first_seconds=LOOK_SECONDS, max_seconds=MAX_RETRY_SECONDS)
         self._failures = 0
-        self._retry_at = 0.0
+        self.retry_at = 0.0
+        self._is_model_failing = False
         self._moved = set[str]()
         self._looked: dict[str, tuple[tuple[int, ...], int]] = {}
         self._woken = asyncio.Event()
@@ -148,6 +150,7 @@ class LiveRecorder:
                 except ModelCallDenied:
                     raise
                 except ModelError as error:
+                    self._is_model_failing = True
                     self._note_failure(str(error))
                     if call.streamed:  # the runner takes back what was shown, and asks again
                         failure = ModelUnavailable(str(error))
@@ -238,7 +241,7 @@ class LiveRecorder:
     async def _find_target(self, call: ModelCall) -> _Target | None:
         """Return where a call goes; None if the chat's own model has to answer it."""
         settings = self.settings
-        if self._elapsed() < self._retry_at or not self._is_recorded(call):  # it may be switched off since
+        if self._elapsed() < self.retry_at or not self._is_recorded(call):  # it may be switched off since
             return None
         if (reason := await self._consent.check(call)) is not None:
             self.health.withheld += 1
@@ -320,6 +323,7 @@ class LiveRecorder:
         await run_uninterrupted(
             self._append(RlCallEnded(chat, rl, turn.id, reply.response_id or "", len(messages), prefix))
         )
+        self._is_model_failing = False
         self._note_answer()
         return reply
 
@@ -328,7 +332,7 @@ class LiveRecorder:
     async def _look_at(self, rl: str) -> None:
         """Send what is owed to a session, and end it if its time has come. Raise `RlProxyFailed` if that has to wait."""
         current = self._projected.state.find(rl)
-        if current is None or self._elapsed() < self._retry_at:
+        if current is None or self._elapsed() < self.retry_at:
             return
         if current.is_closed:
             await self._end(rl)
@@ -372,7 +376,7 @@ class LiveRecorder:
 
     async def _end_orphans(self) -> None:
         """End sessions of which no fact says anything: it was erased, or a kill came before it. Raise `RlProxyFailed` if that has to wait."""
-        if self._elapsed() < self._retry_at:
+        if self._elapsed() < self.retry_at:
             return
         self._has_orphans = False
         async with self._beginning:  # a key comes before its fact
@@ -393,7 +397,7 @@ class LiveRecorder:
         state = await self._projected.catch_up()
         for found in [] if self._is_held else [*state.sessions]:
             async with self._locks[found.session]:
-                if self._elapsed() < self._retry_at:
+                if self._elapsed() < self.retry_at:
                     continue
                 if not found.is_closed:
                     await self._close(found.rl, "shutdown")
@@ -471,7 +475,8 @@ class LiveRecorder:
                 return False
             self._note_failure(str(error))
             raise
-        self._note_answer()
+        if not self._is_model_failing:  # what ends a session says nothing of what answers
+            self._note_answer()
         return True
 
     # Facts and figures
@@ -487,13 +492,13 @@ class LiveRecorder:
         await self._projected.follow(await self._tape.append([fact.to_entry() for fact in facts]))
 
     def _note_answer(self) -> None:
-        self._failures, self._retry_at = 0, 0.0
+        self._failures, self.retry_at = 0, 0.0
         if self.health.outage.end():
             log.info("the proxy records again", extra={"action": "learn.recording"})
 
     def _note_failure(self, reason: str) -> None:
         self._failures += 1
-        self._retry_at = self._elapsed() + self._backoff.delay_seconds(self._failures)
+        self.retry_at = self._elapsed() + self._backoff.delay_seconds(self._failures)
         if self.health.outage.begin(reason, self._kernel.now()):
             log.warning(
                 "the proxy does not record, chats are answered by their own models: %s", reason,

@@ -21,7 +21,7 @@ def list_weights(folder: Path) -> tuple[WeightFile, ...]:
     """Return the files of weights in a folder, sorted by the bytes of their names; none if it has none, or is none."""
     try:
         found = {entry.name: entry.stat() for entry in os.scandir(folder) if entry.is_file()}
-    except OSError:
+    except (OSError, ValueError):  # no name of a folder has a zero byte
         return ()
     names = next((chosen for suffix in SUFFIXES if (chosen := [name for name in found if name.endswith(suffix)])), [])
     return tuple(

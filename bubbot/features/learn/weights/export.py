@@ -11,6 +11,7 @@ from msgspec import DecodeError, json
 
 from bubbot import __version__
 from bubbot.errors import ConfigError
+from bubbot.features.learn.files import MAX_RECEIPT_BYTES, open_plain
 from bubbot.features.learn.weights.facts import ExportReady
 from bubbot.features.learn.weights.turns import RewardedTurns
 from bubbot.features.learn.writing import RECEIPT_SUFFIX, Episode, Exporter, ExportReceipt
@@ -42,14 +43,14 @@ async def write_export(
     """
     episodes = await turns.build_episodes(exports)
     path = _find_path(home, folder, name_export(number, turns.format.name))
-    receipt = await asyncio.to_thread(_take_receipt, path, episodes, turns.format.title)
-    if receipt is None:
-        try:
+    try:
+        receipt = await asyncio.to_thread(_take_receipt, path, episodes, turns.format.title)
+        if receipt is None:
             await asyncio.to_thread(path.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"[learn] folder: {path.parent} cannot be made ({error.strerror}): name another folder"
-            ) from error
+    except (OSError, ValueError) as error:  # no name of a file has a zero byte
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"[learn] folder: {path.parent} cannot be used ({reason}): name another folder") from error
+    if receipt is None:
         exporter = Exporter(turns.format, "training", __version__, redact, turns.section.discount)
         receipt = await exporter.write(episodes, path)
     name = path.relative_to(home) if path.is_relative_to(home) else path
@@ -100,8 +101,9 @@ def _take_receipt(path: Path, episodes: Sequence[Episode], title: str) -> Export
         f"{path} or its receipt is there already, and is not the export that is due: move both elsewhere, and it is written"
     )
     try:
-        receipt = json.decode(receipt_path.read_bytes(), type=ExportReceipt)
-        with path.open("rb") as file:
+        with open_plain(receipt_path) as file:
+            receipt = json.decode(file.read(MAX_RECEIPT_BYTES), type=ExportReceipt)
+        with open_plain(path) as file:
             digest = file_digest(file, "sha256").hexdigest()
     except (OSError, DecodeError) as error:
         raise wrong from error

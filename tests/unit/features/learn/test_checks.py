@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.errors import ConfigError
+from bubbot.errors import ConfigError, TapeCorrupt
 from bubbot.features.learn.live.checks import DEFAULT_KEY, check_endpoint, check_late
 from bubbot.features.learn.live.facts import RlRewardLate, RlSessionBegan, RlSessionEnded
 from bubbot.features.learn.live.health import read_health
@@ -76,6 +76,13 @@ def test_the_command_of_a_finding_mends_it(tmp_path: Path) -> None:
     ):
         home.config.write_text(f"[learn]\n{table(**{**good, key: wrong})}")
         mend(lambda: look("learn.live", home), finding, tmp_path, text=right)
+
+
+@pytest.mark.parametrize("name", ["learn/rl_began", "learn/accepted"])
+async def test_a_fact_with_which_no_bot_starts_is_not_kept_secret(tape: TapeService, name: str) -> None:
+    await tape.append_event(name, {"offer": "x", "session": 5})
+    with pytest.raises(TapeCorrupt, match=name):
+        await check_late(reader(tape))
 
 
 @plants("learn.late")

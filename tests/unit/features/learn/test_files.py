@@ -178,6 +178,40 @@ class TestWrongFiles:
         path.write_bytes(b"")
         self.refuse(home, path, "is not the file of its receipt")
 
+    @pytest.mark.parametrize("kind", ["pipe", "device"])
+    @pytest.mark.parametrize("is_receipt", [False, True])
+    def test_what_may_never_answer_or_end_is_not_read(
+        self, home: LearnHome, path: Path, kind: str, *, is_receipt: bool
+    ) -> None:
+        forge(path, b"")  # such as the size of a device
+        bad = path.with_name(path.name + RECEIPT) if is_receipt else path
+        bad.unlink()
+        os.mkfifo(bad) if kind == "pipe" else bad.symlink_to("/dev/zero")
+        self.refuse(home, path, "it is no file")
+
+    @pytest.mark.parametrize("depth", [700, 900, 990])
+    def test_what_can_just_be_decoded_is_not_nested_too_deeply_for_the_rest(
+        self, home: LearnHome, rows: Path, depth: int
+    ) -> None:
+        lines = rows.read_bytes().splitlines(keepends=True)
+        row = json.loads(next(line for line in lines if b'"tools"' in line))
+        row["tools"][0]["function"]["parameters"] = {"deep": "HERE"}
+        line = json.dumps(row).replace('"HERE"', "[" * depth + "]" * depth).encode()
+        forge(rows, b"\n".join([line] * len(lines)) + b"\n")
+        self.refuse(home, rows, "nested too deeply", "openai-chat")
+
+    @pytest.mark.parametrize(("source", "form"), [("areal", "inspect"), ("inspect", "inspect")])
+    def test_a_result_of_no_call_is_refused(
+        self, home: LearnHome, exports: dict[str, list[Path]], tmp_path: Path, source: str, form: str
+    ) -> None:
+        path = copy_export(exports[source][0], tmp_path)
+        document = json.loads(path.read_bytes())
+        rows = document.get("samples") or document["interactions"].values()
+        result = next(each for row in rows for each in row["messages"] if each["role"] == "tool")
+        del result["tool_call_id"]
+        forge(path, json.dumps(document).encode())
+        self.refuse(home, path, "without `tool_call_id` - at `$.", form)
+
     def test_a_file_without_a_receipt_is_refused(self, home: LearnHome, path: Path) -> None:
         receipt_path = path.with_name(path.name + RECEIPT)
         receipt_path.unlink()
@@ -226,6 +260,7 @@ class TestWrongFiles:
             ({"first": 40}, "has other turns now"),
             ({"turn_ids": ""}, "has other turns now"),
             ({"records": -1}, "records"),
+            ({"records": 10**30}, "records"),
         ],
     )
     def test_a_receipt_of_another_slice_is_refused(
@@ -244,6 +279,8 @@ class TestWrongFiles:
             (b"{}", "missing required field"),
             (b'{"extra":' + b'{"more":' * 200_000, "nested too deeply"),
             (b"[" * 1_000_000, "the file: Expected `object`"),
+            (b"\xef\xbb\xbf{}", "the file: JSON is malformed"),
+            (b'{"extra": 1' + b"0" * 400 + b"}", "the file: "),
         ],
     )
     def test_what_is_no_trajectory_is_refused(self, home: LearnHome, path: Path, data: bytes, words: str) -> None:

@@ -167,11 +167,11 @@ async def test_a_reward_is_owed_until_the_proxy_is_there_again(tmp_path: Path) -
         await app.say(",rate 5")
         recorder = recorder_of(app)
         for _ in range(4):
-            recorder._retry_at = 0.0
+            recorder.retry_at = 0.0
             await recorder.look()
         assert recorder.health.outage.error
         async with serving(proxy, port=int(proxy.url.rpartition(":")[2])):
-            recorder._retry_at = 0.0
+            recorder.retry_at = 0.0
             await recorder.look()
             assert proxy.sessions[0].calls[0].reward == 1.0
             await stack.aclose()
@@ -187,13 +187,13 @@ async def test_without_the_proxy_the_own_model_answers_and_that_is_said_once(
     async with recording(tmp_path / "home", settings) as app:
         assert [(await app.say(text)).text for text in ("one", "two")] == [OWN, OWN]
         recorder = recorder_of(app)
-        recorder._retry_at = 0.0
+        recorder.retry_at = 0.0
         assert (await app.say("three")).text == OWN
         assert "cannot be reached" in recorder.health.outage.error
         said = [each for each in caplog.records if getattr(each, "action", "") == "learn.not_recording"]
         assert len(said) == 1
         async with serving(proxy, port=int(proxy.url.rpartition(":")[2])):
-            recorder._retry_at = 0.0
+            recorder.retry_at = 0.0
             assert (await app.say("four")).text.startswith("answer")
             assert not recorder.health.outage.error
 
@@ -214,7 +214,7 @@ async def test_a_call_that_fails_ends_its_session_and_the_own_model_answers(
             assert (await app.say("one")).text == "answer 1"
             proxy.failures = [failure]
             assert (await app.say("two")).text == OWN
-            recorder_of(app)._retry_at = 0.0
+            recorder_of(app).retry_at = 0.0
             assert (await app.say("three")).text.startswith("answer")
             facts = await learn_facts(app)
             steps = await steps_of(app)
@@ -226,6 +226,27 @@ async def test_a_call_that_fails_ends_its_session_and_the_own_model_answers(
         attempts = [each["status"] for step in steps for each in step.data["attempts"]]
         assert attempts == ["ok", "failed", "ok", "ok"]
         assert steps[0].data["response_id"] == proxy.sessions[0].calls[0].id
+
+
+async def test_an_end_that_a_proxy_takes_says_nothing_of_its_model_which_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(RlProxy()) as proxy:
+        proxy.failures = [(500, "before")] * 3
+        async with recording(tmp_path / "home", recorded_by(proxy), is_run=False) as app:
+            recorder = recorder_of(app)
+            for times in (1, 2, 3):
+                recorder.retry_at = 0.0
+                assert (await app.say("hello")).text == OWN
+                recorder.retry_at = 0.0
+                await recorder.look()
+                assert proxy.sessions[-1].is_ended
+                assert recorder._failures == times, "it is asked again later and later"
+            recorder.retry_at = 0.0
+            assert (await app.say("hello")).text == "answer 4"
+            assert recorder._failures == 0
+    said = [getattr(each, "action", "") for each in caplog.records if each.name.endswith("live.recorder")]
+    assert said.count("learn.not_recording") == 1
 
 
 async def test_only_answers_of_listed_chats_go_to_the_proxy(tmp_path: Path) -> None:
@@ -266,7 +287,7 @@ async def test_an_open_session_goes_on_after_a_restart(tmp_path: Path) -> None:
         settings = recorded_by(proxy)
         async with recording(home, settings) as app:
             await app.say("one")
-            recorder_of(app)._retry_at = float("inf")  # as if the proxy were away when the bot ends
+            recorder_of(app).retry_at = float("inf")  # as if the proxy were away when the bot ends
         assert not proxy.sessions[0].is_ended
         async with recording(home, settings) as app:
             await app.say("two")
@@ -317,7 +338,7 @@ async def test_a_restored_home_asks_no_proxy_until_its_release(tmp_path: Path) -
         async with recording(home, recorded_by(proxy), is_run=False) as app:
             await app.say("hello")
             await app.say(",rate 5")
-            recorder_of(app)._retry_at = float("inf")  # its session stays open
+            recorder_of(app).retry_at = float("inf")  # its session stays open
             restored = HomeRestored(backup="2026-11-01", created="2026-11-01T00:00:00", head="", bubbot="1")
             await app.features._kernel.open_tape(HOME_TAPE).append([restored.to_entry()])
         before = [*proxy.log]
@@ -340,7 +361,7 @@ async def test_an_erased_chat_leaves_no_session_at_the_proxy_and_no_name_or_key_
             assert CHAT not in (home / KEYS_FILE).read_text()
             await app.say(",reset erase")
             if is_killed:
-                recorder_of(app)._retry_at = float("inf")  # nothing is told to the proxy when this bot ends
+                recorder_of(app).retry_at = float("inf")  # nothing is told to the proxy when this bot ends
             else:
                 await until(lambda: proxy.sessions[0].is_ended)
             assert recorder_of(app)._projected.state.sessions == []
@@ -391,7 +412,7 @@ async def test_a_proxy_that_gives_two_chats_one_session_mixes_up_none(tmp_path: 
             assert (await app.say("hello", chat="other")).text == OWN
             facts = await learn_facts(app)
             assert "answered before" in recorder_of(app).health.outage.error
-            recorder_of(app)._retry_at = 0.0
+            recorder_of(app).retry_at = 0.0
             assert (await app.say("well")).text == "answer 2"
         assert names(facts).count("learn/rl_began") == 1
 
@@ -411,7 +432,7 @@ async def test_a_model_that_a_person_chose_for_the_chat_answers(tmp_path: Path) 
         assert (await app.say("and now?")).text == OWN
         by_rule = ModelSwitched("scripted", "scripted", weights=f"sha256:{'ab' * 32}", accepted=3)
         await app.tape(CHAT).append([by_rule.to_entry()])
-        recorder_of(app)._retry_at = 0.0
+        recorder_of(app).retry_at = 0.0
         assert (await app.say("and now?")).text.startswith("answer")
 
 

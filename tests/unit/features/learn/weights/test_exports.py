@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -175,7 +177,16 @@ class TestCutOff:
             assert len(await bench.learned("learn/ready")) == 1
             assert bench.feature.trouble == ""
 
-    @pytest.mark.parametrize("folder", ["taken/exports", "~nobody-is-called-that/exports"])
+    async def test_what_stands_in_place_of_a_file_and_never_answers_is_not_read(self, tmp_path: Path) -> None:
+        (tmp_path / "exports").mkdir()
+        for name in (NAME, NAME + RECEIPT_SUFFIX):
+            os.mkfifo(tmp_path / "exports" / name)
+        async with weights_bench(tmp_path, after=1) as bench, asyncio.timeout(20):
+            await bench.rate(1)
+            await bench.act()
+            assert "is there already" in bench.feature.trouble
+
+    @pytest.mark.parametrize("folder", ["taken/exports", "~nobody-is-called-that/exports", "a" * 300, "a\0b"])
     async def test_a_folder_that_cannot_be_made_is_named(self, tmp_path: Path, folder: str) -> None:
         (tmp_path / "taken").write_text("a file")
         async with weights_bench(tmp_path, after=1, folder=folder) as bench:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bubbot.features.learn.weights import switching
+from bubbot.features.learn.weights.digest import list_weights
 from tests.e2e import inside
 from tests.evals import script
 from tests.weights import DIGEST, NEW, NEWER, OLD, RIGHT, WRONG, WeightsBench, weights_bench, write_weights
@@ -110,6 +111,10 @@ async def test_a_folder_without_weights_is_named(tmp_path: Path) -> None:
     folder = write_weights(tmp_path / "m", (("config.json", b"{}"),))
     async with weights_bench(tmp_path / "home") as bench:
         assert f"{folder} has no weights" in await offer(bench, weights=folder)
+
+
+def test_a_folder_whose_name_there_cannot_be_has_no_weights() -> None:
+    assert list_weights(Path("a\0b")) == ()
 
 
 @pytest.mark.parametrize("name", ["~nobody-is-called-that/second", "/" + 300 * "a"])
