@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bubbot.ports.memory import ZONES_VIEW
 from tests.docs.pages import ROOT
 from tests.e2e.bot import BUBBOT, environment
 from tests.e2e.daemon import running
@@ -25,6 +26,7 @@ from tests.e2e.platforms import OnTelegram
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.loop.gateway import TEACHER, Gateway, opened
+from tests.loop.programs import run_program
 from tests.loop.serving import loop_is_installed, run_script, serving
 
 HERE = Path(__file__).parent
@@ -43,6 +45,8 @@ SHARED = (
     "The {} again, please.",
 )
 """How everybody may ask, so that it is the thing itself that tells the facts apart."""
+TRAININGS = 3
+"""How often the second training is tried before the loop fails."""
 GREETINGS = ("Hello!", "Good morning!", "Hi there", "Good evening")
 
 
@@ -112,11 +116,11 @@ class Figures:
 
     Attributes:
         newborn: what the untrained model said to a greeting.
-        trainings: the figures of the trainings, as `train.py` prints them.
-        receipts: the receipts of their exports.
+        trainings: the figures of the trainings, as `train.py` prints them; all after the first are of the second export.
+        receipts: the receipts of the exports.
         before: what the first weights answered to people, by case.
-        after: what the second weights answered, to words that nobody had used before.
-        passed: whether the evaluation let them pass, by setup and case.
+        after: what the accepted weights answered, to words that nobody had used before.
+        passed: what passed the evaluation of each training that was offered, by setup and case.
         why: what `,why` says of the last answer.
         longest: the tokens of the longest prompt of the last session.
         seconds: since the beginning, at the end of each step.
@@ -127,7 +131,7 @@ class Figures:
     receipts: list[dict[str, Any]] = field(default_factory=list)
     before: dict[str, str] = field(default_factory=dict)
     after: dict[str, str] = field(default_factory=dict)
-    passed: dict[str, dict[str, bool]] = field(default_factory=dict)
+    passed: list[dict[str, dict[str, bool]]] = field(default_factory=list)
     why: str = ""
     longest: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -227,7 +231,8 @@ def write_config(home: Path, server: Server, people: People, address: str, model
 def write_evaluation(home: Path, before: str, after: str) -> None:
     """Write the evaluation: what nobody taught in these words, and the greeting, under both weights."""
     lines = ['title = "Three facts and a greeting"', "parallel = 1"]
-    lines += ["[setups.before]", f"model = {json.dumps(before)}", "[setups.after]", f"model = {json.dumps(after)}"]
+    for setup, model in (("before", before), ("after", after)):
+        lines += [f"[setups.{setup}]", f"model = {json.dumps(model)}", f"memory = {json.dumps(ZONES_VIEW)}"]
     wanted = [(each.case, each.held_out, each.words) for each in LESSONS]
     for case, message, words in [*wanted, ("greeting", GREETING_HELD_OUT, "What can I do for you")]:
         lines += [f"[cases.{case}]", f"message = {json.dumps(message)}"]
@@ -239,20 +244,8 @@ def write_evaluation(home: Path, before: str, after: str) -> None:
 
 async def bubbot(home: Path, *arguments: str) -> str:
     """Run `bubbot` in a process of its own; return what it printed. Raises `RuntimeError` if it fails."""
-    variables = environment(home, BUBBOT_MODEL__NAME="")
-    process = await asyncio.create_subprocess_exec(
-        *BUBBOT, *arguments, env=variables, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        async with asyncio.timeout(WORK_SECONDS):
-            out, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise RuntimeError(f"bubbot {' '.join(arguments)} failed:\n{out.decode()}\n{errors.decode()}")
-    return out.decode()
+    env = environment(home, BUBBOT_MODEL__NAME="")
+    return await run_program(*BUBBOT, *arguments, env=env, folder=ROOT, seconds=WORK_SECONDS)
 
 
 @dataclass
@@ -264,6 +257,7 @@ class Loop:
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
+        self.newest = 0
         self.home = self.folder / "home"
         self.env = {"BUBBOT_MODEL__NAME": ""}
         self.teller = Teller(self.figures, self.folder)
@@ -279,7 +273,7 @@ class Loop:
     async def run(self) -> Figures:
         """Run all of it."""
         tell, figures = self.teller.tell, self.figures
-        made = await run_script(self.folder, HERE / "newborn.py", ROOT / "docs", self.weights(0), seconds=WORK_SECONDS)
+        made = await run_script(self.folder, HERE / "newborn.py", self.weights(0), seconds=WORK_SECONDS)
         tell(f"A Llama is born: {made.strip()}")
         names = [*[each.person for each in LESSONS], "Dora"]
         gateway = Gateway({each.case: each.answer for each in LESSONS}, GREETING)
@@ -293,14 +287,15 @@ class Loop:
             write_config(self.home, server, people, address, self.model(0))
             async with running(self.home, env=self.env):
                 await self.first_day(people)
-            await self.train(1, people)
+            await self.train(await self.export(1, people), self.steps[0])
             write_config(self.home, server, people, address, self.model(1))
             async with running(self.home, env=self.env):
                 await self.second_day(people)
-            await self.train(2, people)
-            write_evaluation(self.home, self.model(1), self.model(2))
+            export = await self.export(2, people)
             async with running(self.home, env=self.env):
-                await self.accept(people)
+                while not await self.is_let_in(await self.train(export, self.steps[1]), people):
+                    if self.newest > TRAININGS:
+                        raise RuntimeError(f"the evaluation refused all of {TRAININGS} trainings")
                 gateway.lengths.clear()
                 await self.third_day(people)
                 figures.longest = max(gateway.lengths)
@@ -352,50 +347,61 @@ class Loop:
         people.rate()
         await platform.quiet()
 
-    async def train(self, number: int, people: People) -> None:
-        """Export what people rated, and train the newborn with all of it: nothing is left of the weights before."""
+    async def export(self, number: int, people: People) -> Path:
+        """Export what people rated; return the file."""
         export = self.folder / f"export-{number}.jsonl"
         sessions = [people.chat(each.person) for each in LESSONS[: 1 if number == 1 else None]]
         told = await bubbot(self.home, "export", "trl-sft", *sessions, "--out", str(export))
         for line in told.splitlines():
             self.teller.tell(f"bubbot export: {line}")
         self.figures.receipts.append(json.loads(export.with_name(export.name + ".receipt.json").read_text()))
-        printed = await run_script(
-            self.folder,
-            HERE / "train.py",
-            *(self.weights(0), export, self.weights(number), self.steps[number - 1]),
-            seconds=WORK_SECONDS,
-        )
+        return export
+
+    async def train(self, export: Path, steps: int) -> int:
+        """Train the newborn with an export: nothing is left of the weights before. Return the number of the new weights, which is the seed, too."""
+        self.newest += 1
+        arguments = (self.weights(0), export, self.weights(self.newest), steps, self.newest)
+        printed = await run_script(self.folder, HERE / "train.py", *arguments, seconds=WORK_SECONDS)
         found: dict[str, Any] = json.loads(printed.splitlines()[-1])
         self.teller.tell(
             f"TRL: {found['good']} of {found['turns']} turns are good, in {found['windows']} windows of up to {found['longest']} tokens; "
             f"{found['learned']} tokens are learned; loss {found['losses'][0]} → {found['losses'][-1]} in {len(found['losses'])} steps"
         )
         self.figures.trainings.append(found)
-        self.teller.mark(f"trained {number}")
+        self.teller.mark(f"trained {self.newest}")
+        return self.newest
 
-    async def accept(self, people: People) -> None:
-        """Offer the newest weights, and let the evaluation accept them."""
-        await people.say(
-            "Dora", ",learn", tells=False
-        )  # an answer: from here on commands of the shell go to the daemon, which has the home
-        for arguments in (("learn", "offer", self.model(2)), ("eval", "run", "loop")):
+    async def is_let_in(self, number: int, people: People) -> bool:
+        """Offer weights to the bot, and evaluate them; return true if they passed, and the bot lets them answer."""
+        await people.say("Dora", ",learn", tells=False)  # once it answers, commands of the shell go to the bot
+        write_evaluation(self.home, self.model(1), self.model(number))
+        for arguments in (("learn", "offer", self.model(number)), ("eval", "run", "loop")):
             told = await bubbot(self.home, *arguments)
             for line in told.splitlines():
                 self.teller.tell(f"bubbot {' '.join(arguments[:2])}: {line}")
         report = json.loads(await bubbot(self.home, "eval", "report", "loop", "--json"))
+        passed: dict[str, dict[str, bool]] = {}
         for each in report["results"]:
-            self.figures.passed.setdefault(each["setup"], {})[each["case"]] = each["has_passed"]
+            passed.setdefault(each["setup"], {})[each["case"]] = each["has_passed"]
+        self.figures.passed.append(passed)
+        self.teller.mark(f"evaluated {number}")
+        if not all(passed["after"].values()):
+            assert not await self.is_accepted(number)
+            self.teller.tell(
+                f"The evaluation refuses weights-{number}: no chat gets them. They are trained again, with another seed."
+            )
+            return False
         async with asyncio.timeout(ANSWER_SECONDS):
-            while not await self.is_accepted():  # noqa: ASYNC110 - another process accepts
+            while not await self.is_accepted(number):  # noqa: ASYNC110 - another process accepts
                 await asyncio.sleep(1)
         self.teller.tell("The weights passed the evaluation: windows that open now are answered by them.")
         self.teller.mark("accepted")
+        return True
 
-    async def is_accepted(self) -> bool:
-        """Return true if the bot lets the newest weights answer."""
+    async def is_accepted(self, number: int) -> bool:
+        """Return true if the bot lets these weights answer."""
         status = json.loads(await bubbot(self.home, "learn", "status", "--json"))
-        return self.model(2) in [each["model"] for each in status["accepted"]]
+        return self.model(number) in [each["model"] for each in status["accepted"]]
 
 
 async def main() -> None:
