@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bubbot.features.learn.weights.digest import digest_weights
+from tests.docs.pages import ROOT
 from tests.loop.serving import loop_is_installed
 from tests.loop.story import GREETING, LESSONS, Loop
 
 MISSING = "training and serving are not installed: make loop"
+END_SECONDS = 30.0
 
 
 @pytest.mark.proof
@@ -43,3 +50,24 @@ async def test_the_next_session_answers_right_with_the_weights_that_learned_from
         assert training["turns"] == (second if number else first)["records"]
         assert 0 < training["good"] < training["turns"], "what people called bad is exported, and not learned"
         assert training["losses"][-1] < training["losses"][0] / 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_the_loop_started_ends_with_it_even_if_it_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program = f"import time; file = open({str(pipe)!r}, 'w'); print('up', file=file, flush=True); time.sleep(600)"
+    code = (
+        "import asyncio, pathlib, sys; from tests.loop.programs import run_program; "
+        f"asyncio.run(run_program(sys.executable, '-c', {program!r}, env={{}}, folder=pathlib.Path(), seconds=600))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as loop:
+        try:
+            with pipe.open("rb", buffering=0) as file:
+                assert file.read(3) == b"up\n"
+                loop.send_signal(number)
+                assert select.select([file], [], [], END_SECONDS)[0], "the program still runs"
+                assert file.read() == b""
+        finally:
+            loop.kill()
