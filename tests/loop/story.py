@@ -52,9 +52,13 @@ GREETINGS = ("Hello!", "Good morning!", "Hi there", "Good evening")
 
 @dataclass(frozen=True)
 class Lesson:
-    """What one person asks for, in several ways, and what is true; `held_out` is a way that nobody teaches."""
+    """What one person asks for, in several ways, and what is true; `held_out` is a way that nobody teaches.
+
+    `friends` ask it, too, each with the first words of a new chat: so does the evaluation.
+    """
 
     person: str
+    friends: Sequence[str]
     case: str
     questions: Sequence[str]
     held_out: str
@@ -66,6 +70,7 @@ class Lesson:
 LESSONS = (
     Lesson(
         "Ada",
+        ("Eve", "Finn"),
         "train",
         (
             "When does the train to Rome leave?",
@@ -80,6 +85,7 @@ LESSONS = (
     ),
     Lesson(
         "Ben",
+        ("Gus", "Hana"),
         "garden",
         (
             "Where is the key of the garden?",
@@ -94,6 +100,7 @@ LESSONS = (
     ),
     Lesson(
         "Cleo",
+        ("Ivo", "Jana"),
         "dentist",
         (
             "What is the name of the dentist?",
@@ -275,7 +282,7 @@ class Loop:
         tell, figures = self.teller.tell, self.figures
         made = await run_script(self.folder, HERE / "newborn.py", self.weights(0), seconds=WORK_SECONDS)
         tell(f"A Llama is born: {made.strip()}")
-        names = [*[each.person for each in LESSONS], "Dora"]
+        names = ["Dora", *[name for each in LESSONS for name in (each.person, *each.friends)]]
         gateway = Gateway({each.case: each.answer for each in LESSONS}, GREETING)
         async with (
             Server(limits=None, conflict_pause=0.1) as server,
@@ -305,7 +312,7 @@ class Loop:
 
     async def first_day(self, people: People) -> None:
         """The newborn answers chance; Ada teaches it to greet."""
-        for name in people.users:
+        for name in ("Dora", *[each.person for each in LESSONS]):
             await people.say(name, ",consent training yes", tells=False)
         self.figures.newborn = await people.say("Ada", GREETINGS[0], rate="👎")
         await people.let_teach("Ada", f"openai/{TEACHER}")
@@ -323,11 +330,17 @@ class Loop:
             self.figures.before["greeting"] = greeting
             self.figures.before[lesson.case] = await people.say(lesson.person, lesson.questions[0], rate="👎")
             await people.let_teach(lesson.person, f"openai/{TEACHER}")
-            shared = [each.format(lesson.case) for each in SHARED]
-            for number, question in enumerate([*lesson.questions, *shared]):
-                await people.say(lesson.person, ",new", tells=False)
+            questions = [*lesson.questions, *[each.format(lesson.case) for each in SHARED]]
+            friends = dict(zip(questions[-len(lesson.friends) :], lesson.friends, strict=True))
+            for number, question in enumerate(questions):
+                if name := friends.get(question):
+                    await people.say(name, ",consent training yes", tells=False)
+                    await people.let_teach(name, f"openai/{TEACHER}")
+                else:
+                    name = lesson.person
+                    await people.say(name, ",new", tells=False)
                 pairs = [(question, lesson.answer), (GREETINGS[number % len(GREETINGS)], GREETING)]
-                await people.learn_from(lesson.person, pairs[:: -1 if number % 2 else 1])
+                await people.learn_from(name, pairs[:: -1 if number % 2 else 1])
         await self.settled(people)
 
     async def third_day(self, people: People) -> None:
@@ -350,7 +363,8 @@ class Loop:
     async def export(self, number: int, people: People) -> Path:
         """Export what people rated; return the file."""
         export = self.folder / f"export-{number}.jsonl"
-        sessions = [people.chat(each.person) for each in LESSONS[: 1 if number == 1 else None]]
+        pupils = [name for each in LESSONS for name in (each.person, *each.friends)]
+        sessions = [people.chat(name) for name in pupils[: 1 if number == 1 else None]]
         told = await bubbot(self.home, "export", "trl-sft", *sessions, "--out", str(export))
         for line in told.splitlines():
             self.teller.tell(f"bubbot export: {line}")
