@@ -1,6 +1,6 @@
 """Makes a tiny Llama on the spot: random weights, and a tokenizer that has the words of `words.txt`.
 
-Usage, with the Python of `make loop`: newborn.py FOLDER. Nothing is downloaded. The same versions of the libraries make the same files each time.
+Usage, with the Python of `make loop`: newborn.py FOLDER SEED. Nothing is downloaded. The same seed and versions of the libraries make the same files each time.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return made
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 1) -> LlamaForCausalLM:
-    """Make a Llama whose weights are chance, the same chance each time."""
+def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
+    """Make a Llama whose weights a seed draws."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -67,14 +67,14 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 1) -> LlamaForCau
     return model
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, seed: int) -> None:
     """Write tokenizer and weights into a folder."""
     tokenizer = make_tokenizer()
-    model = make_model(tokenizer)
+    model = make_model(tokenizer, seed)
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)
     print(f"{sum(each.numel() for each in model.parameters())} weights, {len(tokenizer)} tokens, {POSITIONS} positions")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

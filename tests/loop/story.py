@@ -265,12 +265,17 @@ class Loop:
 
     def __post_init__(self) -> None:
         self.newest = 0
+        """The number of the newest weights."""
         self.home = self.folder / "home"
         self.env = {"BUBBOT_MODEL__NAME": ""}
         self.teller = Teller(self.figures, self.folder)
 
+    def newborn(self, seed: int) -> Path:
+        """Return the folder of the weights of chance that a seed draws."""
+        return self.folder / f"newborn-{seed}"
+
     def weights(self, number: int) -> Path:
-        """Return the folder of a generation of weights."""
+        """Return the folder of the weights of a training."""
         return self.folder / f"weights-{number}"
 
     def model(self, number: int) -> str:
@@ -279,9 +284,7 @@ class Loop:
 
     async def run(self) -> Figures:
         """Run all of it."""
-        tell, figures = self.teller.tell, self.figures
-        made = await run_script(self.folder, HERE / "newborn.py", self.weights(0), seconds=WORK_SECONDS)
-        tell(f"A Llama is born: {made.strip()}")
+        await self.bear(1)
         names = ["Dora", *[name for each in LESSONS for name in (each.person, *each.friends)]]
         gateway = Gateway({each.case: each.answer for each in LESSONS}, GREETING)
         async with (
@@ -291,24 +294,40 @@ class Loop:
         ):
             people = People(server, self.teller, names)
             self.teller.mark("served")
-            write_config(self.home, server, people, address, self.model(0))
+            write_config(self.home, server, people, address, f"openai/{self.newborn(1)}")
             async with running(self.home, env=self.env):
                 await self.first_day(people)
-            await self.train(await self.export(1, people), self.steps[0])
+            await self.train(await self.export(1, people), self.steps[0], 1)
             write_config(self.home, server, people, address, self.model(1))
             async with running(self.home, env=self.env):
                 await self.second_day(people)
             export = await self.export(2, people)
             async with running(self.home, env=self.env):
-                while not await self.is_let_in(await self.train(export, self.steps[1]), people):
-                    if self.newest > TRAININGS:
-                        raise RuntimeError(f"the evaluation refused all of {TRAININGS} trainings")
+                await self.train_until_let_in(export, people)
                 gateway.lengths.clear()
                 await self.third_day(people)
-                figures.longest = max(gateway.lengths)
+                self.figures.longest = max(gateway.lengths)
         self.teller.mark("ended")
-        tell("The loop is closed.")
-        return figures
+        self.teller.tell("The loop is closed.")
+        return self.figures
+
+    async def train_until_let_in(self, export: Path, people: People) -> None:
+        """Train with the second export and offer what came out; if the evaluation refuses it, do it again with another newborn.
+
+        Raises:
+            RuntimeError: the evaluation refused all trainings.
+        """
+        for seed in range(1, TRAININGS + 1):
+            if seed > 1:
+                await self.bear(seed)
+            if await self.is_let_in(await self.train(export, self.steps[1], seed), people):
+                return
+        raise RuntimeError(f"the evaluation refused all of {TRAININGS} trainings")
+
+    async def bear(self, seed: int) -> None:
+        """Make a newborn whose weights a seed draws."""
+        made = await run_script(self.folder, HERE / "newborn.py", self.newborn(seed), seed, seconds=WORK_SECONDS)
+        self.teller.tell(f"A Llama is born from seed {seed}: {made.strip()}")
 
     async def first_day(self, people: People) -> None:
         """The newborn answers chance; Ada teaches it to greet."""
@@ -371,10 +390,10 @@ class Loop:
         self.figures.receipts.append(json.loads(export.with_name(export.name + ".receipt.json").read_text()))
         return export
 
-    async def train(self, export: Path, steps: int) -> int:
-        """Train the newborn with an export: nothing is left of the weights before. Return the number of the new weights, which is the seed, too."""
+    async def train(self, export: Path, steps: int, seed: int) -> int:
+        """Train the newborn of a seed with an export: nothing is left of the weights before. Return the number of the new weights."""
         self.newest += 1
-        arguments = (self.weights(0), export, self.weights(self.newest), steps, self.newest)
+        arguments = (self.newborn(seed), export, self.weights(self.newest), steps, seed)
         printed = await run_script(self.folder, HERE / "train.py", *arguments, seconds=WORK_SECONDS)
         found: dict[str, Any] = json.loads(printed.splitlines()[-1])
         self.teller.tell(
@@ -401,9 +420,7 @@ class Loop:
         self.teller.mark(f"evaluated {number}")
         if not all(passed["after"].values()):
             assert not await self.is_accepted(number)
-            self.teller.tell(
-                f"The evaluation refuses weights-{number}: no chat gets them. They are trained again, with another seed."
-            )
+            self.teller.tell(f"The evaluation refuses weights-{number}: no chat gets them.")
             return False
         async with asyncio.timeout(ANSWER_SECONDS):
             while not await self.is_accepted(number):  # noqa: ASYNC110 - another process accepts
