@@ -47,7 +47,22 @@ SHARED = (
 """How everybody may ask, so that it is the thing itself that tells the facts apart."""
 TRAININGS = 3
 """How often the second training is tried before the loop fails."""
-GREETINGS = ("Hello!", "Good morning!", "Hi there", "Good evening")
+GREETINGS = (
+    "Hello!",
+    "Good morning!",
+    "Hi there",
+    "Good evening",
+    "Hello again",
+    "Good morning, everybody!",
+    "Hi, bot",
+    "Good evening, my friend",
+    "Hello to you",
+    "Good day!",
+    "Good afternoon, bot!",
+    "Hello, how are you?",
+)
+FIRST_GREETINGS = 4
+"""How many of the greetings are taught on the first day."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +275,7 @@ class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
 
     folder: Path
-    steps: tuple[int, int] = (12, 52)
+    steps: tuple[int, int] = (12, 40)
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
@@ -335,7 +350,7 @@ class Loop:
             await people.say(name, ",consent training yes", tells=False)
         self.figures.newborn = await people.say("Ada", GREETINGS[0], rate="👎")
         await people.let_teach("Ada", f"openai/{TEACHER}")
-        for text in GREETINGS:
+        for text in GREETINGS[:FIRST_GREETINGS]:
             await people.say("Ada", ",new", tells=False)
             await people.learn_from("Ada", [(text, GREETING)])
         await self.settled(people)

@@ -111,6 +111,7 @@ def main(weights: Path, export: Path, folder: Path, steps: int, seed: int) -> No
             learning_rate=1.2e-2,
             lr_scheduler_type="cosine",
             warmup_steps=2,
+            adam_beta2=0.95,  # the first, large gradients are forgotten within the few steps
             weight_decay=0.0,
             max_length=None,
             bf16=False,
