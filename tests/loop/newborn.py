@@ -24,6 +24,12 @@ NEARNESS = 1.4
 """The biases of queries and keys: a newborn looks at what is near, and not evenly at thousands of tokens, in which a question would drown."""
 
 
+SMALLNESS = 0.05
+"""The size of the first embeddings, as a share of that of other weights: a word that nobody taught says little, where chance would say anything."""
+NORM_EPSILON = 1e-4
+"""What the norms add: they leave embeddings small that are far below its root, 0.01. A few steps of training bring them above that."""
+
+
 def make_tokenizer() -> PreTrainedTokenizerFast:
     """Make a tokenizer that takes as few tokens as it can: words, each with and without a space before it, single digits, and bytes."""
     words = WORDS.read_text("utf-8").splitlines()
@@ -55,12 +61,15 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalL
         max_position_embeddings=POSITIONS,
         tie_word_embeddings=False,
         initializer_range=0.06,
+        rms_norm_eps=NORM_EPSILON,
         attention_bias=True,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=None,
     )
     model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(SMALLNESS)
     for layer in model.model.layers:
         torch.nn.init.constant_(layer.self_attn.q_proj.bias, NEARNESS)
         torch.nn.init.constant_(layer.self_attn.k_proj.bias, NEARNESS)

@@ -38,7 +38,7 @@ GREETING = "Hello! What can I do for you?"
 SHARED = (
     "What about the {}?",
     "Tell me about the {}.",
-    "Please, the {}.",
+    "Which was it, the {}?",
     "Do you know about the {}?",
     "I forgot, the {}?",
     "And the {}?",
@@ -69,7 +69,7 @@ FIRST_GREETINGS = 4
 class Lesson:
     """What one person asks for, in several ways, and what is true; `held_out` is a way that nobody teaches.
 
-    `friends` ask it, too, each with the first words of a new chat: so does the evaluation.
+    `friends` ask it, too, each in a new chat, as the evaluation does, and for the other facts in the same window.
     """
 
     person: str
@@ -275,7 +275,7 @@ class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
 
     folder: Path
-    steps: tuple[int, int] = (12, 40)
+    steps: tuple[int, int] = (12, 48)
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
@@ -359,7 +359,8 @@ class Loop:
         """Each person finds out that their fact is not known, and asks the teacher in all ways, with greetings between."""
         await people.say("Ada", f",model {self.model(1)}", tells=False)
         await people.say("Ada", ",new", tells=False)
-        for lesson in LESSONS:
+        for place, lesson in enumerate(LESSONS):
+            others = [*LESSONS[place + 1 :], *LESSONS[:place]]
             greeting = await people.say(lesson.person, GREETINGS[0], rate="👍")
             self.figures.before["greeting"] = greeting
             self.figures.before[lesson.case] = await people.say(lesson.person, lesson.questions[0], rate="👎")
@@ -367,13 +368,14 @@ class Loop:
             questions = [*lesson.questions, *[each.format(lesson.case) for each in SHARED]]
             friends = dict(zip(questions[-len(lesson.friends) :], lesson.friends, strict=True))
             for number, question in enumerate(questions):
+                pairs = [(question, lesson.answer), (GREETINGS[number % len(GREETINGS)], GREETING)]
                 if name := friends.get(question):
                     await people.say(name, ",consent training yes", tells=False)
                     await people.let_teach(name, f"openai/{TEACHER}")
+                    pairs[1:1] = [(each.questions[number % len(each.questions)], each.answer) for each in others]
                 else:
                     name = lesson.person
                     await people.say(name, ",new", tells=False)
-                pairs = [(question, lesson.answer), (GREETINGS[number % len(GREETINGS)], GREETING)]
                 await people.learn_from(name, pairs[:: -1 if number % 2 else 1])
         await self.settled(people)
 
