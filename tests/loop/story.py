@@ -95,8 +95,8 @@ LESSONS = (
             "I have to know when the train leaves.",
         ),
         "Which time does the train leave?",
-        "At 7:40.",
-        "7:40",
+        "At eight.",
+        "eight",
     ),
     Lesson(
         "Ben",
@@ -275,7 +275,7 @@ class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
 
     folder: Path
-    steps: tuple[int, int] = (12, 48)
+    steps: tuple[int, int] = (12, 40)
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
