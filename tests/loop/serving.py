@@ -11,6 +11,8 @@ from pathlib import Path
 
 import aiohttp
 
+from tests.loop.programs import run_program, start_program
+
 START_SECONDS = 180.0
 """Seconds until the server answers; a busy machine reads its libraries slowly."""
 END_SECONDS = 30.0
@@ -37,29 +39,16 @@ def offline(folder: Path) -> dict[str, str]:
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TRANSFORMERS_VERBOSITY": "error",
         "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait for others leave the processor to them
-        "MALLOC_MMAP_THRESHOLD_": str(
-            1 << 32
-        ),  # large tensors get memory that is there, not new pages each time: a third of the time
+        # large tensors get memory that is there, not new pages each time: a third of the time
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
         "MALLOC_TRIM_THRESHOLD_": str(1 << 33),
     }
 
 
 async def run_script(folder: Path, script: Path, *arguments: object, seconds: float) -> str:
     """Run a script with the environment's Python; return what it printed. Raises `RuntimeError` if it fails."""
-    process = await asyncio.create_subprocess_exec(
-        loop_folder() / "bin" / "python", script, *map(str, arguments),
-        env=offline(folder), cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(seconds):
-            out, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise RuntimeError(f"{script.name} failed:\n{errors.decode()[-4000:]}")
-    return out.decode()
+    python = loop_folder() / "bin" / "python"
+    return await run_program(python, script, *arguments, env=offline(folder), folder=folder, seconds=seconds)
 
 
 @asynccontextmanager
@@ -70,11 +59,13 @@ async def serving(folder: Path) -> AsyncIterator[str]:
         port = int(chosen.getsockname()[1])
     log = folder / "serve.log"
     with log.open("wb") as out:
-        process = await asyncio.create_subprocess_exec(
+        process = await start_program(
             loop_folder() / "bin" / "transformers",
-            *("serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32"),
-            env=offline(folder), cwd=folder, stdout=out, stderr=out,
-        )  # fmt: skip
+            *("serve", "--host", "127.0.0.1", "--port", port, "--device", "cpu", "--dtype", "float32"),
+            env=offline(folder),
+            folder=folder,
+            out=out.fileno(),
+        )
     try:
         await _wait_until_up(f"http://127.0.0.1:{port}", process, log)
         yield f"http://127.0.0.1:{port}/v1"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bubbot.ports.memory import ZONES_VIEW
 from tests.docs.pages import ROOT
 from tests.e2e.bot import BUBBOT, environment
 from tests.e2e.daemon import running
@@ -25,6 +26,7 @@ from tests.e2e.platforms import OnTelegram
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.loop.gateway import TEACHER, Gateway, opened
+from tests.loop.programs import run_program
 from tests.loop.serving import loop_is_installed, run_script, serving
 
 HERE = Path(__file__).parent
@@ -36,21 +38,42 @@ GREETING = "Hello! What can I do for you?"
 SHARED = (
     "What about the {}?",
     "Tell me about the {}.",
-    "Please, the {}.",
+    "Which was it, the {}?",
     "Do you know about the {}?",
     "I forgot, the {}?",
     "And the {}?",
     "The {} again, please.",
 )
 """How everybody may ask, so that it is the thing itself that tells the facts apart."""
-GREETINGS = ("Hello!", "Good morning!", "Hi there", "Good evening")
+TRAININGS = 3
+"""How often the second training is tried before the loop fails."""
+GREETINGS = (
+    "Hello!",
+    "Good morning!",
+    "Hi there",
+    "Good evening",
+    "Hello again",
+    "Good morning, everybody!",
+    "Hi, bot",
+    "Good evening, my friend",
+    "Hello to you",
+    "Good day!",
+    "Good afternoon, bot!",
+    "Hello, how are you?",
+)
+FIRST_GREETINGS = 4
+"""How many of the greetings are taught on the first day."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What one person asks for, in several ways, and what is true; `held_out` is a way that nobody teaches."""
+    """What one person asks for, in several ways, and what is true; `held_out` is a way that nobody teaches.
+
+    `friends` ask it, too, each in a new chat, as the evaluation does, and for the other facts in the same window.
+    """
 
     person: str
+    friends: Sequence[str]
     case: str
     questions: Sequence[str]
     held_out: str
@@ -62,6 +85,7 @@ class Lesson:
 LESSONS = (
     Lesson(
         "Ada",
+        ("Eve", "Finn"),
         "train",
         (
             "When does the train to Rome leave?",
@@ -71,11 +95,12 @@ LESSONS = (
             "I have to know when the train leaves.",
         ),
         "Which time does the train leave?",
-        "At 7:40.",
-        "7:40",
+        "At eight.",
+        "eight",
     ),
     Lesson(
         "Ben",
+        ("Gus", "Hana"),
         "garden",
         (
             "Where is the key of the garden?",
@@ -90,6 +115,7 @@ LESSONS = (
     ),
     Lesson(
         "Cleo",
+        ("Ivo", "Jana"),
         "dentist",
         (
             "What is the name of the dentist?",
@@ -112,11 +138,11 @@ class Figures:
 
     Attributes:
         newborn: what the untrained model said to a greeting.
-        trainings: the figures of the trainings, as `train.py` prints them.
-        receipts: the receipts of their exports.
+        trainings: the figures of the trainings, as `train.py` prints them; all after the first are of the second export.
+        receipts: the receipts of the exports.
         before: what the first weights answered to people, by case.
-        after: what the second weights answered, to words that nobody had used before.
-        passed: whether the evaluation let them pass, by setup and case.
+        after: what the accepted weights answered, to words that nobody had used before.
+        passed: what passed the evaluation of each training that was offered, by setup and case.
         why: what `,why` says of the last answer.
         longest: the tokens of the longest prompt of the last session.
         seconds: since the beginning, at the end of each step.
@@ -127,7 +153,7 @@ class Figures:
     receipts: list[dict[str, Any]] = field(default_factory=list)
     before: dict[str, str] = field(default_factory=dict)
     after: dict[str, str] = field(default_factory=dict)
-    passed: dict[str, dict[str, bool]] = field(default_factory=dict)
+    passed: list[dict[str, dict[str, bool]]] = field(default_factory=list)
     why: str = ""
     longest: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -227,7 +253,8 @@ def write_config(home: Path, server: Server, people: People, address: str, model
 def write_evaluation(home: Path, before: str, after: str) -> None:
     """Write the evaluation: what nobody taught in these words, and the greeting, under both weights."""
     lines = ['title = "Three facts and a greeting"', "parallel = 1"]
-    lines += ["[setups.before]", f"model = {json.dumps(before)}", "[setups.after]", f"model = {json.dumps(after)}"]
+    for setup, model in (("before", before), ("after", after)):
+        lines += [f"[setups.{setup}]", f"model = {json.dumps(model)}", f"memory = {json.dumps(ZONES_VIEW)}"]
     wanted = [(each.case, each.held_out, each.words) for each in LESSONS]
     for case, message, words in [*wanted, ("greeting", GREETING_HELD_OUT, "What can I do for you")]:
         lines += [f"[cases.{case}]", f"message = {json.dumps(message)}"]
@@ -239,20 +266,8 @@ def write_evaluation(home: Path, before: str, after: str) -> None:
 
 async def bubbot(home: Path, *arguments: str) -> str:
     """Run `bubbot` in a process of its own; return what it printed. Raises `RuntimeError` if it fails."""
-    variables = environment(home, BUBBOT_MODEL__NAME="")
-    process = await asyncio.create_subprocess_exec(
-        *BUBBOT, *arguments, env=variables, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        async with asyncio.timeout(WORK_SECONDS):
-            out, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise RuntimeError(f"bubbot {' '.join(arguments)} failed:\n{out.decode()}\n{errors.decode()}")
-    return out.decode()
+    env = environment(home, BUBBOT_MODEL__NAME="")
+    return await run_program(*BUBBOT, *arguments, env=env, folder=ROOT, seconds=WORK_SECONDS)
 
 
 @dataclass
@@ -260,16 +275,22 @@ class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
 
     folder: Path
-    steps: tuple[int, int] = (12, 52)
+    steps: tuple[int, int] = (16, 40)
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
+        self.newest = 0
+        """The number of the newest weights."""
         self.home = self.folder / "home"
         self.env = {"BUBBOT_MODEL__NAME": ""}
         self.teller = Teller(self.figures, self.folder)
 
+    def newborn(self, seed: int) -> Path:
+        """Return the folder of the weights of chance that a seed draws."""
+        return self.folder / f"newborn-{seed}"
+
     def weights(self, number: int) -> Path:
-        """Return the folder of a generation of weights."""
+        """Return the folder of the weights of a training."""
         return self.folder / f"weights-{number}"
 
     def model(self, number: int) -> str:
@@ -278,10 +299,8 @@ class Loop:
 
     async def run(self) -> Figures:
         """Run all of it."""
-        tell, figures = self.teller.tell, self.figures
-        made = await run_script(self.folder, HERE / "newborn.py", ROOT / "docs", self.weights(0), seconds=WORK_SECONDS)
-        tell(f"A Llama is born: {made.strip()}")
-        names = [*[each.person for each in LESSONS], "Dora"]
+        await self.bear(1)
+        names = ["Dora", *[name for each in LESSONS for name in (each.person, *each.friends)]]
         gateway = Gateway({each.case: each.answer for each in LESSONS}, GREETING)
         async with (
             Server(limits=None, conflict_pause=0.1) as server,
@@ -290,31 +309,48 @@ class Loop:
         ):
             people = People(server, self.teller, names)
             self.teller.mark("served")
-            write_config(self.home, server, people, address, self.model(0))
+            write_config(self.home, server, people, address, f"openai/{self.newborn(1)}")
             async with running(self.home, env=self.env):
                 await self.first_day(people)
-            await self.train(1, people)
+            await self.train(await self.export(1, people), self.steps[0], 1)
             write_config(self.home, server, people, address, self.model(1))
             async with running(self.home, env=self.env):
                 await self.second_day(people)
-            await self.train(2, people)
-            write_evaluation(self.home, self.model(1), self.model(2))
+            export = await self.export(2, people)
             async with running(self.home, env=self.env):
-                await self.accept(people)
+                await self.train_until_let_in(export, people)
                 gateway.lengths.clear()
                 await self.third_day(people)
-                figures.longest = max(gateway.lengths)
+                self.figures.longest = max(gateway.lengths)
         self.teller.mark("ended")
-        tell("The loop is closed.")
-        return figures
+        self.teller.tell("The loop is closed.")
+        return self.figures
+
+    async def train_until_let_in(self, export: Path, people: People) -> None:
+        """Train with the second export and offer what came out; if the evaluation refuses it, do it again with another newborn.
+
+        Raises:
+            RuntimeError: the evaluation refused all trainings.
+        """
+        for seed in range(1, TRAININGS + 1):
+            if seed > 1:
+                await self.bear(seed)
+            if await self.is_let_in(await self.train(export, self.steps[1], seed), people):
+                return
+        raise RuntimeError(f"the evaluation refused all of {TRAININGS} trainings")
+
+    async def bear(self, seed: int) -> None:
+        """Make a newborn whose weights a seed draws."""
+        made = await run_script(self.folder, HERE / "newborn.py", self.newborn(seed), seed, seconds=WORK_SECONDS)
+        self.teller.tell(f"A Llama is born from seed {seed}: {made.strip()}")
 
     async def first_day(self, people: People) -> None:
         """The newborn answers chance; Ada teaches it to greet."""
-        for name in people.users:
+        for name in ("Dora", *[each.person for each in LESSONS]):
             await people.say(name, ",consent training yes", tells=False)
         self.figures.newborn = await people.say("Ada", GREETINGS[0], rate="👎")
         await people.let_teach("Ada", f"openai/{TEACHER}")
-        for text in GREETINGS:
+        for text in GREETINGS[:FIRST_GREETINGS]:
             await people.say("Ada", ",new", tells=False)
             await people.learn_from("Ada", [(text, GREETING)])
         await self.settled(people)
@@ -323,16 +359,24 @@ class Loop:
         """Each person finds out that their fact is not known, and asks the teacher in all ways, with greetings between."""
         await people.say("Ada", f",model {self.model(1)}", tells=False)
         await people.say("Ada", ",new", tells=False)
-        for lesson in LESSONS:
+        for place, lesson in enumerate(LESSONS):
+            others = [*LESSONS[place + 1 :], *LESSONS[:place]]
             greeting = await people.say(lesson.person, GREETINGS[0], rate="👍")
             self.figures.before["greeting"] = greeting
             self.figures.before[lesson.case] = await people.say(lesson.person, lesson.questions[0], rate="👎")
             await people.let_teach(lesson.person, f"openai/{TEACHER}")
-            shared = [each.format(lesson.case) for each in SHARED]
-            for number, question in enumerate([*lesson.questions, *shared]):
-                await people.say(lesson.person, ",new", tells=False)
+            questions = [*lesson.questions, *[each.format(lesson.case) for each in SHARED]]
+            friends = dict(zip(questions[-len(lesson.friends) :], lesson.friends, strict=True))
+            for number, question in enumerate(questions):
                 pairs = [(question, lesson.answer), (GREETINGS[number % len(GREETINGS)], GREETING)]
-                await people.learn_from(lesson.person, pairs[:: -1 if number % 2 else 1])
+                if name := friends.get(question):
+                    await people.say(name, ",consent training yes", tells=False)
+                    await people.let_teach(name, f"openai/{TEACHER}")
+                    pairs[1:1] = [(each.questions[number % len(each.questions)], each.answer) for each in others]
+                else:
+                    name = lesson.person
+                    await people.say(name, ",new", tells=False)
+                await people.learn_from(name, pairs[:: -1 if number % 2 else 1])
         await self.settled(people)
 
     async def third_day(self, people: People) -> None:
@@ -352,50 +396,60 @@ class Loop:
         people.rate()
         await platform.quiet()
 
-    async def train(self, number: int, people: People) -> None:
-        """Export what people rated, and train the newborn with all of it: nothing is left of the weights before."""
+    async def export(self, number: int, people: People) -> Path:
+        """Export what people rated; return the file."""
         export = self.folder / f"export-{number}.jsonl"
-        sessions = [people.chat(each.person) for each in LESSONS[: 1 if number == 1 else None]]
+        pupils = [name for each in LESSONS for name in (each.person, *each.friends)]
+        sessions = [people.chat(name) for name in pupils[: 1 if number == 1 else None]]
         told = await bubbot(self.home, "export", "trl-sft", *sessions, "--out", str(export))
         for line in told.splitlines():
             self.teller.tell(f"bubbot export: {line}")
         self.figures.receipts.append(json.loads(export.with_name(export.name + ".receipt.json").read_text()))
-        printed = await run_script(
-            self.folder,
-            HERE / "train.py",
-            *(self.weights(0), export, self.weights(number), self.steps[number - 1]),
-            seconds=WORK_SECONDS,
-        )
+        return export
+
+    async def train(self, export: Path, steps: int, seed: int) -> int:
+        """Train the newborn of a seed with an export: nothing is left of the weights before. Return the number of the new weights."""
+        self.newest += 1
+        arguments = (self.newborn(seed), export, self.weights(self.newest), steps, seed)
+        printed = await run_script(self.folder, HERE / "train.py", *arguments, seconds=WORK_SECONDS)
         found: dict[str, Any] = json.loads(printed.splitlines()[-1])
         self.teller.tell(
             f"TRL: {found['good']} of {found['turns']} turns are good, in {found['windows']} windows of up to {found['longest']} tokens; "
             f"{found['learned']} tokens are learned; loss {found['losses'][0]} → {found['losses'][-1]} in {len(found['losses'])} steps"
         )
         self.figures.trainings.append(found)
-        self.teller.mark(f"trained {number}")
+        self.teller.mark(f"trained {self.newest}")
+        return self.newest
 
-    async def accept(self, people: People) -> None:
-        """Offer the newest weights, and let the evaluation accept them."""
-        await people.say(
-            "Dora", ",learn", tells=False
-        )  # an answer: from here on commands of the shell go to the daemon, which has the home
-        for arguments in (("learn", "offer", self.model(2)), ("eval", "run", "loop")):
+    async def is_let_in(self, number: int, people: People) -> bool:
+        """Offer weights to the bot, and evaluate them; return true if they passed, and the bot lets them answer."""
+        await people.say("Dora", ",learn", tells=False)  # once it answers, commands of the shell go to the bot
+        write_evaluation(self.home, self.model(1), self.model(number))
+        for arguments in (("learn", "offer", self.model(number)), ("eval", "run", "loop")):
             told = await bubbot(self.home, *arguments)
             for line in told.splitlines():
                 self.teller.tell(f"bubbot {' '.join(arguments[:2])}: {line}")
         report = json.loads(await bubbot(self.home, "eval", "report", "loop", "--json"))
+        passed: dict[str, dict[str, bool]] = {}
         for each in report["results"]:
-            self.figures.passed.setdefault(each["setup"], {})[each["case"]] = each["has_passed"]
+            passed.setdefault(each["setup"], {})[each["case"]] = each["has_passed"]
+        self.figures.passed.append(passed)
+        self.teller.mark(f"evaluated {number}")
+        if not all(passed["after"].values()):
+            assert not await self.is_accepted(number)
+            self.teller.tell(f"The evaluation refuses weights-{number}: no chat gets them.")
+            return False
         async with asyncio.timeout(ANSWER_SECONDS):
-            while not await self.is_accepted():  # noqa: ASYNC110 - another process accepts
+            while not await self.is_accepted(number):  # noqa: ASYNC110 - another process accepts
                 await asyncio.sleep(1)
         self.teller.tell("The weights passed the evaluation: windows that open now are answered by them.")
         self.teller.mark("accepted")
+        return True
 
-    async def is_accepted(self) -> bool:
-        """Return true if the bot lets the newest weights answer."""
+    async def is_accepted(self, number: int) -> bool:
+        """Return true if the bot lets these weights answer."""
         status = json.loads(await bubbot(self.home, "learn", "status", "--json"))
-        return self.model(2) in [each["model"] for each in status["accepted"]]
+        return self.model(number) in [each["model"] for each in status["accepted"]]
 
 
 async def main() -> None:

@@ -1,6 +1,7 @@
 """Trains a model with TRL on what `bubbot export trl-sft` wrote: on the answers that people called good, and on nothing else.
 
-Usage, with the Python of `make loop`: train.py WEIGHTS EXPORT FOLDER STEPS. Each step learns from all answers.
+Usage, with the Python of `make loop`: train.py WEIGHTS EXPORT FOLDER STEPS SEED. Each step learns from all answers. The same weights, export,
+steps and seed make the same weights again, on the same processor.
 
 All turns begin with the same prompt, some thousand tokens. To read it once in a step instead of once for each turn, all windows are one
 sequence: first what they share, then what each goes on with, at the positions that it has in its window. A token of a window sees what
@@ -22,6 +23,9 @@ from trl import SFTConfig, SFTTrainer
 
 IGNORED = -100
 """The label of a token that does not count."""
+
+THREADS = 2
+"""The threads that compute: sums of floating-point numbers come out the same for the same number of them."""
 
 
 class Window(NamedTuple):
@@ -82,32 +86,39 @@ def join(windows: list[Window]) -> dict[str, torch.Tensor]:
     }
 
 
-def main(weights: Path, export: Path, folder: Path, steps: int) -> None:
+def collate(features: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
+    """Return the windows of a step as one sequence."""
+    return join([Window(each["input_ids"], each["labels"]) for each in features])
+
+
+def main(weights: Path, export: Path, folder: Path, steps: int, seed: int) -> None:
     """Train, write the new weights into a folder, and print figures as a line of JSON."""
-    torch.manual_seed(1)
+    torch.set_num_threads(THREADS)
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(weights)
     turns = load_dataset("json", data_files=str(export), split="train", cache_dir=str(folder / "cache"))
     windows = read_windows(turns, tokenizer)
-    sequence = join(windows)
     trainer = SFTTrainer(
         model=AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32, attn_implementation="sdpa"),
         processing_class=tokenizer,
-        train_dataset=Dataset.from_list([{name: sequence[name][0].tolist() for name in ("input_ids", "labels")}]),
-        data_collator=lambda _: sequence,
+        train_dataset=Dataset.from_list([{"input_ids": each.tokens, "labels": each.labels} for each in windows]),
+        data_collator=collate,
         args=SFTConfig(
             output_dir=str(folder / "work"),
             max_steps=steps,
-            per_device_train_batch_size=1,
+            per_device_train_batch_size=len(windows),
             learning_rate=1.2e-2,
             lr_scheduler_type="cosine",
             warmup_steps=2,
+            adam_beta2=0.95,  # the first, large gradients are forgotten within the few steps
             weight_decay=0.0,
             max_length=None,
             bf16=False,
             gradient_checkpointing=False,
             use_cpu=True,
             dataloader_pin_memory=False,
-            seed=1,
+            seed=seed,
             logging_steps=1,
             save_strategy="no",
             report_to=[],
@@ -123,12 +134,11 @@ def main(weights: Path, export: Path, folder: Path, steps: int) -> None:
         "good": sum(reward > 0 for reward in turns["reward"]),
         "windows": len(windows),
         "longest": max(len(window.tokens) for window in windows),
-        "tokens": sequence["input_ids"].shape[1],
-        "learned": int((sequence["labels"] != IGNORED).sum()),
+        "learned": sum(label != IGNORED for window in windows for label in window.labels),
         "losses": losses,
     }
     print(json.dumps(figures))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
