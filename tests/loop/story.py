@@ -275,7 +275,7 @@ class Loop:
     """The loop in one folder. `steps` are those of the two trainings."""
 
     folder: Path
-    steps: tuple[int, int] = (16, 40)
+    steps: tuple[int, int] = (16, 48)
     figures: Figures = field(default_factory=Figures)
 
     def __post_init__(self) -> None:
