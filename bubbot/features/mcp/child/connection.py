@@ -16,10 +16,11 @@ import json
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client, ClientSession, MCPError
@@ -28,6 +29,7 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, URL_ELICITATION_REQUIRED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
@@ -441,7 +443,7 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 client = Client(
-                    await self._open_transport(stack, timeout),
+                    _complete_results(await self._open_transport(stack, timeout)),
                     mode=self._mode,
                     cache=None,
                     client_info=self._client_info,
@@ -558,6 +560,50 @@ class Connection:
     def _lose(self, failure: McpFailed) -> None:
         self._lost = self._lost or failure
         self._ending.set()
+
+
+class _CompletedResults:
+    """The messages of a server; results that do not say so are complete. The protocol wants that, and the SDK (2.3.0) refuses them."""
+
+    def __init__(self, messages: Any) -> None:
+        self._messages = messages
+
+    @property
+    def last_context(self) -> Context | None:
+        """Return the context of who sent the last message, if the transport knows it."""
+        context: Context | None = getattr(self._messages, "last_context", None)
+        return context
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message, or what could not be read as one."""
+        item: SessionMessage | Exception = await self._messages.receive()
+        if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse):
+            item.message.result.setdefault("resultType", "complete")
+        return item
+
+    def __aiter__(self) -> _CompletedResults:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._messages.aclose()
+
+
+@asynccontextmanager
+async def _complete_results(transport: Transport) -> AsyncGenerator[tuple[_CompletedResults, Any]]:
+    async with transport as (messages, sending):
+        yield _CompletedResults(messages), sending
 
 
 class _HeadersDiffer(McpFailed):
