@@ -26,10 +26,28 @@ def send(**message: Any) -> None:
     sys.stdout.flush()
 
 
+later: list[dict[str, Any]] = []
+"""Messages that came while one with a certain id was waited for."""
+
+
 def receive() -> Iterator[dict[str, Any]]:
     """Read messages to the end of the input."""
-    for line in sys.stdin:
-        yield json.loads(line)
+    while True:
+        if later:
+            yield later.pop(0)
+        elif line := sys.stdin.readline():
+            yield json.loads(line)
+        else:
+            return
+
+
+def receive_answer(number: str) -> dict[str, Any]:
+    """Wait for the answer to our request, and for nothing else."""
+    while True:
+        message: dict[str, Any] = json.loads(sys.stdin.readline())
+        if message.get("id") == number and "method" not in message:
+            return message
+        later.append(message)
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
@@ -217,7 +235,7 @@ def wants() -> None:
     for number, method in enumerate(("sampling/createMessage", "roots/list", "nothing/known")):
         params = {"messages": [], "maxTokens": 1} if number == 0 else {}
         send(id=f"w{number}", method=method, params=params)
-        told.append(json.loads(sys.stdin.readline()).get("error", {}).get("code"))
+        told.append(receive_answer(f"w{number}").get("error", {}).get("code"))
     say(call, json.dumps(told))
     work()
 
@@ -232,7 +250,7 @@ def asks(count: int = 1) -> None:
         for number in range(count):
             params = {"message": f"Really {number}?", "requestedSchema": ASKED_SCHEMA}
             send(id=f"q{number}", method="elicitation/create", params=params)
-            told.append(json.loads(sys.stdin.readline())["result"])
+            told.append(receive_answer(f"q{number}")["result"])
         say(message, json.dumps([os.getpid(), told]))
 
 
