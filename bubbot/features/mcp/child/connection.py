@@ -235,6 +235,11 @@ class Connection:
         self.protocol_version = ""
         self.server_name = ""
 
+    @property
+    def is_lost(self) -> bool:
+        """Return true if no call can be made any more; another connection is needed."""
+        return self._lost is not None or self._ending.is_set()
+
     async def open(self, timeout: float) -> None:
         """Connect. Raise `McpFailed`, and leave nothing then."""
         opened = asyncio.get_running_loop().create_future()

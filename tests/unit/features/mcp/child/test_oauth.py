@@ -11,10 +11,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
+import httpx2
 import pytest
 
 from bubbot.features.mcp.child import oauth
-from bubbot.features.mcp.child.oauth import ClientIdentity, format_client_document, login
+from bubbot.features.mcp.child.oauth import ClientIdentity, format_client_document, login, use_login
 from bubbot.features.mcp.child.values import McpFailed, ServerPlace
 from tests.mcp.login_server import LoginServer, Person, login_server
 from tests.mcp.places import WAIT, call, connected
@@ -243,6 +244,41 @@ async def test_tokens_go_to_their_server_alone(server: LoginServer, tmp_path: Pa
         with pytest.raises(McpFailed, match="it wants a login"):
             await use(ServerPlace("x", url=other.url(), tokens_file=place.tokens_file))
         assert all("authorization" not in request.headers for request in other.requests)
+
+
+async def test_a_token_is_put_on_no_request_to_another_origin(server: LoginServer, tmp_path: Path) -> None:
+    async def answer(request: RawRequest) -> None:
+        await request.answer(b"{}")
+
+    place = place_of(server, tmp_path)
+    await log_in(place)
+    async with serving(answer) as other, httpx2.AsyncClient(auth=use_login(place)) as client:
+        await client.get(other.url())
+        await client.post(server.url, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+
+    assert all("authorization" not in request.headers for request in other.requests)
+    assert server.asked[-1] == "tools/list"
+
+
+async def test_a_header_with_a_secret_goes_to_no_other_server_of_a_login(tmp_path: Path) -> None:
+    async def find_nothing(request: RawRequest) -> None:
+        await request.answer(b"", status="404 Not Found")
+
+    async with serving(find_nothing) as other:
+
+        async def lead_away(request: RawRequest) -> None:
+            there = f'Bearer resource_metadata="{other.url()}"'
+            await request.answer(b"", status="401 Unauthorized", WWW_Authenticate=there)
+
+        async with serving(lead_away) as server:
+            tokens_file = str(tmp_path / "x.json")
+            place = ServerPlace("x", url=server.url(), headers={"X-Key": "a-secret"}, tokens_file=tokens_file)
+            with pytest.raises(McpFailed):
+                await log_in(place)
+
+    assert [request.path for request in other.requests] == ["/mcp"]
+    assert all("x-key" not in request.headers for request in other.requests)
+    assert all(request.headers["x-key"] == "a-secret" for request in server.requests)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"server": 7}', b"\xff"])

@@ -96,7 +96,7 @@ async def test_what_a_server_does_wrong_in_a_call_fails_this_call_in_words(
         with pytest.raises(McpFailed, match=re.escape(reason)) as failure:
             await call(connection, timeout=1.0 if name == "liar" else WAIT)
 
-        assert failure.value.is_gone == is_gone
+        assert (failure.value.is_gone, connection.is_lost) == (is_gone, is_gone)
         if is_gone:
             with pytest.raises(McpFailed, match=re.escape(reason)):
                 await connection.list_tools()
