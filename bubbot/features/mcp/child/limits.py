@@ -18,6 +18,8 @@ MAX_NAME_CHARS = 256
 MAX_DEPTH = 64
 """Values within values, in schemas and structured replies."""
 MAX_QUESTIONS = 20
+MAX_FORM_BYTES = 64_000
+"""Bytes of the schema of a question, and of the state that is to be given back with its answer."""
 MAX_UNASKED_MESSAGES = 10_000
 """Notifications and broken messages since the last call began."""
 MAX_ROUNDS = 50
