@@ -381,9 +381,8 @@ class Connection:
         """Wait for the end of a call, or for a question within it: then the server waits, and nobody here."""
         asked = asyncio.create_task(call.asked.wait())
         try:
-            await asyncio.wait(
-                {task, asked}, timeout=deadline + GRACE_SECONDS - _now(), return_when=asyncio.FIRST_COMPLETED
-            )
+            until = deadline + (GRACE_SECONDS if self._is_modern else 0)
+            await asyncio.wait({task, asked}, timeout=max(until - _now(), 0), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             task.cancel()
             raise
