@@ -253,7 +253,7 @@ class Connection:
         if opened.done() and self._lost is None:
             return
         if not self._runner.done():
-            self._lose(McpFailed(f"it did not answer within {timeout:.3g} seconds", is_gone=True))
+            self._lose(McpFailed("it did not answer in time", is_gone=True))
         await self.close()
         raise self._lost or McpFailed("it closed the connection", is_gone=True)
 

@@ -69,7 +69,7 @@ async def test_a_server_that_does_not_start_says_why(argv: tuple[str, ...], reas
 
 async def test_a_mute_server_costs_the_timeout_of_the_connection_and_is_ended() -> None:
     before = children()
-    with pytest.raises(McpFailed, match=r"it did not answer within 0\.5 seconds"):
+    with pytest.raises(McpFailed, match="it did not answer in time"):
         async with connected(hostile("mute"), timeout=0.5):
             pass
 
