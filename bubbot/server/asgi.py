@@ -179,11 +179,11 @@ class _Exchange:
             headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]]
             self._response = web.StreamResponse(status=message["status"])
             self._response.headers.extend([each for each in headers if each[0] != "connection"])
-            return
         assert self._response is not None
         with suppress(ConnectionError):  # the client has gone; the application learns it by `http.disconnect`
-            if not self._response.prepared:
+            if message["type"] == "http.response.start":
                 await self._response.prepare(self._request)
+                return
             await self._response.write(message.get("body", b""))
             if not message.get("more_body", False):
                 await self._response.write_eof()

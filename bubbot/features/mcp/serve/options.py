@@ -12,9 +12,9 @@ from bubbot.tape.references import ReferenceRegistry
 
 Message: TypeAlias = MutableMapping[str, Any]
 """A message of ASGI."""
-AsgiApp: TypeAlias = Callable[
-    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
-]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 """An application that answers HTTP requests, as ASGI has it."""
 FindClient: TypeAlias = Callable[[str], Awaitable[str]]
 """Return the program with a token, which is foreign; empty: nobody."""

@@ -28,12 +28,13 @@ from mcp_types import (
 
 from bubbot import __version__
 from bubbot.errors import BubbotError, CommandRefused, ToolRetry
-from bubbot.features.mcp.serve.options import AsgiApp
+from bubbot.features.mcp.serve.options import AsgiApp, Message, Receive, Send
 from bubbot.features.mcp.serve.reading import GrantedTapes
 from bubbot.features.mcp.serve.tools import TOOLS, ServedTool
 
 log = logging.getLogger(__name__)
 
+HTTP_NOT_ALLOWED = 405
 TTL_MS = 60_000
 """Milliseconds for which a program may keep the list of tools: an update changes it, and a restart of the program reads it anew."""
 MAX_CALLS = 8
@@ -146,5 +147,13 @@ async def open_application(
     manager = StreamableHTTPSessionManager(
         server, json_response=not is_streaming, stateless=not max_sessions, max_sessions=max_sessions or None
     )
+
+    async def answer(scope: Message, receive: Receive, send: Send) -> None:
+        if scope["method"] == "POST" or max_sessions:
+            await manager.handle_request(scope, receive, send)
+        else:  # there is no session whose stream it could read or that it could end
+            await send({"type": "http.response.start", "status": HTTP_NOT_ALLOWED, "headers": [(b"allow", b"POST")]})
+            await send({"type": "http.response.body", "body": b""})
+
     async with manager.run():
-        yield manager.handle_request
+        yield answer
