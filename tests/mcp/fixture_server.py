@@ -15,21 +15,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from mcp.server import Server
-from mcp.server.caching import CacheHint
-from mcp.server.context import ServerRequestContext
-from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolRequestParams,
     CallToolResult,
     ClientCapabilities,
-    Completion,
     CompleteRequestParams,
     CompleteResult,
+    Completion,
     EmptyResult,
     GetPromptRequestParams,
     GetPromptResult,
@@ -51,6 +45,12 @@ from pydantic import BaseModel
 
 from bubbot.features.mcp.serve.server import open_application
 from bubbot.server.asgi import serve_asgi
+from mcp.server import Server
+from mcp.server.caching import CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.exceptions import MCPError
 
 Context = ServerRequestContext[Any, Any]
 Answer = CallToolResult | InputRequiredResult
@@ -126,9 +126,7 @@ async def sample(context: Context, params: CallToolRequestParams) -> Answer:
     return text(f"LLM response: {said}")
 
 
-async def elicit(
-    properties: Mapping[str, Any], words: str, context: Context, params: CallToolRequestParams
-) -> Answer:
+async def elicit(properties: Mapping[str, Any], words: str, context: Context, params: CallToolRequestParams) -> Answer:
     message = str((params.arguments or {}).get("message", words))
     schema = {"type": "object", "properties": dict(properties), "required": []}
     replied = await context.session.elicit_form(message, schema, related_request_id=context.request_id)
@@ -299,7 +297,9 @@ async def list_prompts(_: Context, __: PaginatedRequestParams | None) -> ListPro
         {
             "name": name,
             "description": f"The prompt {name}",
-            "arguments": [{"name": each, "description": f"The argument {each}", "required": True} for each in arguments],
+            "arguments": [
+                {"name": each, "description": f"The argument {each}", "required": True} for each in arguments
+            ],
         }
         for name, arguments in takes.items()
     ]
