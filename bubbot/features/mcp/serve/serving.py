@@ -19,6 +19,7 @@ from bubbot.features.mcp.serve.reading import GrantedTapes
 from bubbot.features.mcp.serve.server import TapeServer, open_application
 from bubbot.features.mcp.serve.service import digest_token
 from bubbot.features.mcp.serve.state import CLIENTS_PROJECTION, ClientsState
+from bubbot.features.mcp.serve.stdio import open_lines
 from bubbot.shell_command import CommandContext
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.projection import read_projection
@@ -71,7 +72,8 @@ async def serve_stdio(context: CommandContext, options: ServeOptions, client: st
     server = TapeServer(find_tapes).build()
 
     async def serve() -> None:
-        async with stdio_server() as (reading, writing):
+        lines: Any
+        async with open_lines() as lines, stdio_server(*lines) as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
     await _run_until_asked(serve)

@@ -95,7 +95,7 @@ async def test_of_two_chats_a_program_that_was_granted_one_sees_nothing_of_the_o
     assert "a copy of a pine" not in told  # it rests on the first
 
 
-@pytest.mark.parametrize("guard", ["boundary", "copies", "copies of copies", "for models", "hidden"])
+@pytest.mark.parametrize("guard", ["boundary", "copies", "copies of copies", "the choice of a chat", "hidden"])
 async def test_without_a_guard_words_of_others_are_shown(
     store: InMemoryStore, monkeypatch: pytest.MonkeyPatch, guard: str
 ) -> None:
@@ -108,7 +108,7 @@ async def test_without_a_guard_words_of_others_are_shown(
         monkeypatch.setattr(GrantedTapes, "_find_withheld_among", lambda *_: _nothing())
     elif guard == "copies of copies":
         monkeypatch.setattr(GrantedTapes, "_find_withheld_among", lambda *_: _nothing())
-    elif guard == "for models":
+    elif guard == "the choice of a chat":
         monkeypatch.setattr(GrantedTapes, "_choose", lambda _self, named: named or GRANTED)
         boundary = ShowsAllTapes
     elif guard == "hidden":
