@@ -1,1 +1,1 @@
-"""MCP, the Model Context Protocol: tools of servers that others run, and tapes that other programs read."""
+"""MCP: tools of other programs for our turns, and our tapes for other programs."""
