@@ -39,6 +39,7 @@ MCP_PATH = "/mcp"
 CLIENT_KEY = "bubbot.client"
 """The key of a request's scope under which the name of its program stands."""
 ASGI_LIMITS = HttpLimits(connections=2_000, body_bytes=2**20, shutdown_seconds=1.0)
+_CLIENT = web.RequestKey("client", str)
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 MAX_TOKEN_CHARS = 500
 DISCONNECT_SECONDS = 0.5
@@ -80,7 +81,7 @@ def _guard(find_client: FindClient | None) -> Middleware:
         try:
             check_local(request)
             if find_client is not None:
-                request[CLIENT_KEY] = await _find_client(request, find_client)
+                request[_CLIENT] = await _find_client(request, find_client)
             return await handler(request)
         except HttpRefused as refused:
             log.warning("request refused: %s", refused, extra={"action": "mcp.refused", "status": refused.status})
@@ -163,7 +164,7 @@ class _Exchange:
             "headers": [(name.lower(), value) for name, value in request.raw_headers],
             "client": None,
             "server": None,
-            CLIENT_KEY: request.get(CLIENT_KEY, ""),
+            CLIENT_KEY: request.get(_CLIENT, ""),
         }
 
     async def _receive(self) -> Message:

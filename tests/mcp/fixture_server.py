@@ -46,11 +46,12 @@ from pydantic import BaseModel
 from bubbot.features.mcp.serve.server import open_application
 from bubbot.server.asgi import serve_asgi
 from mcp.server import Server
-from mcp.server.caching import CacheHint
+from mcp.server.caching import CACHEABLE_METHODS, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import PromptsListChanged, ServerEvent, ToolsListChanged
 
 Context = ServerRequestContext[Any, Any]
 Answer = CallToolResult | InputRequiredResult
@@ -262,9 +263,16 @@ TOOLS: Mapping[str, Callable[[Context, CallToolRequestParams], Awaitable[Answer]
 ARGUMENTS: Mapping[str, str] = {"test_sampling": "prompt", "test_elicitation": "message"}
 
 
+BUS = InMemorySubscriptionBus()
+TRIGGERS: Mapping[str, ServerEvent] = {
+    "test_trigger_tool_change": ToolsListChanged(),
+    "test_trigger_prompt_change": PromptsListChanged(),
+}
+
+
 async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListToolsResult:
     tools = []
-    for name in TOOLS:
+    for name in (*TOOLS, *TRIGGERS):
         schema = NO_ARGUMENTS
         if argument := ARGUMENTS.get(name):
             schema = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
@@ -273,6 +281,9 @@ async def list_tools(_: Context, __: PaginatedRequestParams | None) -> ListTools
 
 
 async def call_tool(context: Context, params: CallToolRequestParams) -> Answer:
+    if params.name in TRIGGERS:
+        await BUS.publish(TRIGGERS[params.name])
+        return text("the list changed")
     if params.name not in TOOLS:
         raise MCPError(INVALID_PARAMS, f"unknown tool {params.name!r}")
     return await TOOLS[params.name](context, params)
@@ -376,11 +387,10 @@ async def complete(_: Context, __: CompleteRequestParams) -> CompleteResult:
 def build() -> Server[Any]:
     """Build the server."""
     hint = CacheHint(1_000, "private")
-    lists = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
-    server: Server[Any] = Server(  # type: ignore[deprecated]
+    server: Server[Any] = Server(
         "bubbot-fixture",
         version="1",
-        cache_hints=dict.fromkeys((*lists, "server/discover"), hint),
+        cache_hints=dict.fromkeys(CACHEABLE_METHODS, hint),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=list_prompts,
@@ -390,7 +400,7 @@ def build() -> Server[Any]:
         on_read_resource=read_resource,
         on_subscribe_resource=subscribe,
         on_unsubscribe_resource=unsubscribe,
-        on_subscriptions_listen=ListenHandler(InMemorySubscriptionBus()),
+        on_subscriptions_listen=ListenHandler(BUS),
         on_set_logging_level=set_level,
         on_completion=complete,
     )

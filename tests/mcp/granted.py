@@ -22,7 +22,7 @@ ANN = {"id": "1", "name": "Ann"}
 def granted_batches(workspace: str) -> list[Batch]:
     """Return tapes of two granted chats and of others, which quote and name each other in every way there is."""
     own, also, other = (session_tape(workspace, each) for each in (GRANTED, ALSO_GRANTED, REFUSED))
-    copied = {"sources": [[other, [[2, 2]]]]}
+    copied: dict[str, Any] = {"sources": [[other, [[2, 2]]]]}
     entries = [
         _start(GRANTED),  # 1
         event("turn/start", {"attempt": 1, "session": GRANTED, "inbounds": []}, turn="a1b2c3d4"),

@@ -66,7 +66,9 @@ async def judge(*arguments: str, folder: Path) -> Verdict:
 
 def read_requirements(revision: str, role: str) -> list[str]:
     """Return the frozen scenarios of a revision for `client` or `server`, as the tool has them."""
-    lines = (judge_folder() / "node_modules/@modelcontextprotocol/conformance/requirements" / f"{revision}.yaml").read_text()
+    lines = (
+        judge_folder() / "node_modules/@modelcontextprotocol/conformance/requirements" / f"{revision}.yaml"
+    ).read_text()
     section = re.search(rf"^{role}:\n((?:  - .*\n)+)", lines, re.MULTILINE)
     assert section is not None
     return [line.removeprefix("  - ") for line in section[1].splitlines()]

@@ -21,6 +21,8 @@ from mcp_types import (
     CallToolResult,
     ListToolsResult,
     PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
     TextContent,
     Tool,
     ToolAnnotations,
@@ -70,6 +72,7 @@ class TapeServer:
             cache_hints={"tools/list": hint, "server/discover": hint},
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
+            on_read_resource=self.read_resource,
         )
         server.middleware.clear()  # its telemetry: this process sends nothing anywhere
         return server
@@ -106,6 +109,14 @@ class TapeServer:
                 ) from None
         text = json.dumps(answer, ensure_ascii=False)
         return CallToolResult(content=[TextContent(text=text)], structured_content=answer)
+
+    async def read_resource(
+        self, _context: ServerRequestContext[Any, Any], params: ReadResourceRequestParams
+    ) -> ReadResourceResult:
+        """Refuse a resource as one that does not exist: there are none."""
+        raise MCPError(
+            INVALID_PARAMS, "resource not found: chats are read by tools", {"uri": str(params.uri)[:MAX_WORDS]}
+        )
 
     async def _require_access(self, context: ServerRequestContext[Any, Any]) -> GrantedTapes:
         try:

@@ -11,13 +11,12 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.mcp_serve import FeatureViews
-from bubbot.errors import AccessError, BubbotError
+from bubbot.errors import AccessError, BubbotError, ToolRetry
 from bubbot.features.mcp.serve import reading
 from bubbot.features.mcp.serve.reading import GrantedTapes
 from bubbot.features.mcp.serve.tools import TOOLS
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.boundary import TapeBoundary, Viewer
-from bubbot.tool import ToolRetry
 from tests.isolation.boundaries import ShowsAllTapes
 from tests.mcp.granted import ALSO_GRANTED, CANARY, GRANTED, REFUSED, granted_batches
 
