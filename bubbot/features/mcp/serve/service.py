@@ -24,7 +24,7 @@ from bubbot.ports.session_names import keep_session, parse_session, require_user
 from bubbot.tape.fact import Fact
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import ProjectionRunner
-from bubbot.tool import ADMINISTERS, READS_STORED, CommandHelp, HelpTopic
+from bubbot.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +63,10 @@ class McpClients:
 
     @command(
         "mcp client-list",
-        chat=("mcp.client.list", "mcp.clients"),
+        chat=("mcp.client_list", "mcp.clients"),
         role=Role.OWNER,
         is_direct=True,
-        effect=READS_STORED,
+        effect=READS_PEOPLE,
         rows="clients",
         help=CommandHelp(HelpTopic.ADMIN, "Which programs read which chats", (",mcp.clients",)),
     )
@@ -77,13 +77,13 @@ class McpClients:
 
     @command(
         "mcp client-add <client> <sessions>",
-        chat=("mcp.client.add",),
+        chat=("mcp.client_add",),
         form="<client> <sessions>",
         example="my-editor telegram:42 stdin:default",
         role=Role.OWNER,
         is_direct=True,
         effect=ADMINISTERS,
-        help=CommandHelp(HelpTopic.ADMIN, "Let a program read chats", (",mcp.client.add my-editor telegram:42",)),
+        help=CommandHelp(HelpTopic.ADMIN, "Let a program read chats", (",mcp.client_add my-editor telegram:42",)),
     )
     async def add_client(self, caller: Caller, args: AddClientArgs) -> ClientChange:
         """Let a program on this machine read chats through MCP; it can change nothing."""
@@ -101,7 +101,7 @@ class McpClients:
 
     @command(
         "mcp client-remove <client> [sessions]",
-        chat=("mcp.client.remove",),
+        chat=("mcp.client_remove",),
         form="<client> [sessions]",
         example="my-editor",
         role=Role.OWNER,
@@ -110,7 +110,7 @@ class McpClients:
         help=CommandHelp(
             HelpTopic.ADMIN,
             "Let a program read no more",
-            (",mcp.client.remove my-editor", ",mcp.client.remove my-editor telegram:42"),
+            (",mcp.client_remove my-editor", ",mcp.client_remove my-editor telegram:42"),
         ),
     )
     async def remove_client(self, caller: Caller, args: RemoveClientArgs) -> ClientChange:
