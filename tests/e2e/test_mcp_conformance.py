@@ -50,9 +50,9 @@ def _judge_present(request: pytest.FixtureRequest) -> None:
 )
 @pytest.mark.timeout(300)
 async def test_a_scenario_of_the_frozen_lists_passes(revision: str, scenario: str, tmp_path: Path) -> None:
-    command = f"cd {shlex.quote(str(ROOT))} && exec {COMMAND}"
+    script = f'cd {shlex.quote(str(ROOT))} && exec {COMMAND} "$1"'
     verdict = await judge(
-        *("client", "--command", f"sh -c {shlex.quote(command + ' "$1"')} driver"),
+        *("client", "--command", f"sh -c {shlex.quote(script)} driver"),
         *("--scenario", scenario, "--spec-version", revision, "--timeout", "120000"),
         folder=tmp_path,
     )

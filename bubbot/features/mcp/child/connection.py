@@ -3,7 +3,8 @@
 A task of its own holds the transport and the session of the SDK: a connection that breaks cancels nobody, it fails the calls that
 run, in words. Sampling and roots are not offered, and refused if a server wants them nevertheless. Nobody waits for a person: a call
 ends with the questions of the server (elicitation), and is made again with the answers. A server before 2026-07-28 waits within the
-call meanwhile, which goes on then; if the connection was closed, or the server has not waited, it is made again as a whole.
+call meanwhile, which goes on then; if the connection was closed, or the server has not waited, or got another call, it is made
+again as a whole.
 
 What a server returns is not compared with the output schema that it gives: nothing relies on that, and the patterns in it could
 keep this process busy for ever.
@@ -30,7 +31,7 @@ from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, URL_ELICITATION_REQUIRED
+from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
@@ -64,6 +65,8 @@ WAIT_SECONDS = 0.2
 """Between requests that a server wants again without input."""
 HOLD_SECONDS = 600.0
 """How long an older server waits for the answer to a question, while nobody waits here; then it gets none."""
+RELEASE_SECONDS = 2.0
+"""Time for a server to end a call that got no answer, before it gets another one."""
 HELD = "held "
 """What the state of a call begins with that an older server holds. It is unknown to another connection, which makes the call again."""
 CANCELLED: JsonObject = {"action": "cancel"}
@@ -130,6 +133,12 @@ class _RunningCall:
             if key in self._answers and not waiting.done():
                 waiting.set_result(self._answers[key])
                 self._forget(key)
+
+    def release(self) -> None:
+        """Give no answer to the questions that wait."""
+        for _, waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_result(CANCELLED)
 
     def _forget(self, key: str) -> None:
         self._waiting.pop(key, None)
@@ -238,7 +247,7 @@ class Connection:
         if opened.done() and self._lost is None:
             return
         if not self._runner.done():
-            self._lose(McpFailed(f"it did not answer within {timeout:g} seconds", is_gone=True))
+            self._lose(McpFailed(f"it did not answer within {timeout:.3g} seconds", is_gone=True))
         await self.close()
         raise self._lost or McpFailed("it closed the connection", is_gone=True)
 
@@ -327,6 +336,7 @@ class Connection:
             _check_answer(answer)
         request: JsonObject = {"name": tool, "arguments": dict(arguments), "_meta": dict(meta)}
         async with self._take_turn(deadline):
+            await self._release(state)
             call, task = self._take_up(request, answers or {}, state, timeout)
             self._running.add(call)
             self._unasked = 0
@@ -334,6 +344,14 @@ class Connection:
                 return await self._watch(call, task, deadline)
             finally:
                 self._running.discard(call)
+
+    async def _release(self, state: str) -> None:
+        """End the calls that a server over stdio holds, but the one that goes on: it may do nothing else meanwhile."""
+        held = [each for name, each in self._held.items() if name != state] if self._transport == "stdio" else []
+        for call, _ in held:
+            call.release()
+        if held:
+            await asyncio.wait({task for _, task in held}, timeout=RELEASE_SECONDS)
 
     def _take_up(
         self, request: JsonObject, answers: Mapping[str, JsonObject], state: str, timeout: float
@@ -528,6 +546,8 @@ class Connection:
                 await asyncio.wait({self._runner}, timeout=WAIT_SECONDS)  # it knows why
                 if self._lost is not None or self._runner.done():
                     raise self._lost or McpFailed("it closed the connection", is_gone=True) from None
+            if error.code == REQUEST_TIMEOUT:
+                raise McpFailed(f"{subject}: no answer in time") from None
             if error.code == HEADER_MISMATCH and self._is_modern:
                 raise _HeadersDiffer(f"{subject}: {shorten(error.message)}") from None
             if error.code == URL_ELICITATION_REQUIRED and (questions := _read_required_urls(error.data)):
