@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -61,6 +62,7 @@ ALL: Mapping[str, tuple[str, ...]] = {
         "prompts-get-with-args", "prompts-get-embedded-resource", "prompts-get-with-image", "dns-rebinding-protection",
     ),
 }  # fmt: skip
+PAGE = ROOT / "docs" / "reference" / "mcp-conformance.md"
 STARTED_SECONDS = 60.0
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
@@ -125,3 +127,14 @@ async def test_our_transport_passes_every_scenario(
 def test_the_lists_are_those_of_the_judge(revision: str) -> None:
     assert sorted(ALL[revision]) == sorted(read_requirements(revision, "server"))
     assert set(SERVED[revision]) <= set(ALL[revision])
+
+
+def test_the_page_names_every_scenario_and_what_is_not_offered() -> None:
+    page = PAGE.read_text()
+
+    for part, lists in (("Server", SERVED), ("Fixture", ALL)):
+        for revision, names in lists.items():
+            (section,) = re.findall(rf"^### {part}, {revision}: .*?(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+            assert re.findall(r"^\| `([^`]+)` \| passed", section, re.MULTILINE) == sorted(names)
+    for check, reason in NOT_OFFERED.items():
+        assert f"| `{check}` | {reason} |" in page

@@ -46,7 +46,7 @@ from pydantic import BaseModel
 from bubbot.features.mcp.serve.server import open_application
 from bubbot.server.asgi import serve_asgi
 from mcp.server import Server
-from mcp.server.caching import CACHEABLE_METHODS, CacheHint
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
@@ -387,10 +387,14 @@ async def complete(_: Context, __: CompleteRequestParams) -> CompleteResult:
 def build() -> Server[Any]:
     """Build the server."""
     hint = CacheHint(1_000, "private")
+    hints: dict[CacheableMethod, CacheHint] = {
+        "tools/list": hint, "prompts/list": hint, "resources/list": hint, "resources/templates/list": hint,
+        "resources/read": hint, "server/discover": hint,
+    }  # fmt: skip
     server: Server[Any] = Server(
         "bubbot-fixture",
         version="1",
-        cache_hints=dict.fromkeys(CACHEABLE_METHODS, hint),
+        cache_hints=hints,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=list_prompts,

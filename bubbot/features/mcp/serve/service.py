@@ -160,5 +160,4 @@ class McpClients:
         await self._projected.write_checkpoint()
         await self._projected.follow(await self._tape.append(entries))
         for entry in entries:
-            name = entry.name or ""
-            log.info(name.replace("/", " ").replace("_", " "), extra={"action": name.replace("/", ".")})
+            log.info("programs that read chats: %s", entry.name, extra={"action": "mcp.client_changed"})
