@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import count
 
 import pytest
@@ -13,6 +15,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from tests.callers import by, refused, run
+from tests.docs.pages import ROOT
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import whole
 
@@ -104,3 +107,15 @@ async def test_the_state_is_the_same_from_a_checkpoint(
     names = [entry.name for entry in await whole(memory_store, CLIENTS_TAPE)]
     assert CLIENTS_PROJECTION.checkpoint_name in names
     assert (await read(tape)).sessions_of("editor") == ("telegram:3",)
+
+
+def test_the_bot_never_imports_the_sdk() -> None:
+    script = (
+        "import sys; from importlib import import_module\n"
+        "for name in ('feature', 'commands', 'service', 'forgetting', 'options', 'tools', 'reading'):\n"
+        "    import_module(f'bubbot.features.mcp.serve.{name}')\n"
+        "import bubbot.app.features, bubbot.app.mcp_serve\n"
+        "print(sorted(name for name in sys.modules if name.partition('.')[0] in ('mcp', 'mcp_types', 'starlette')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
