@@ -29,7 +29,7 @@ LOOKED_AT = (
 
 @pytest.mark.timeout(300)
 def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
-    acts = run(tmp_path / "home", 110, TURNS)
+    acts = run(tmp_path / "home", 112, TURNS)
     assert acts.world.leaks == []
     assert [name for name in LOOKED_AT if not acts.world.seen[name]] == []
     assert acts.done == {each.do.__name__ for each in ACTS}
