@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from zoneinfo import ZoneInfo
 
@@ -20,7 +20,8 @@ from bubbot.features.topics.view import TopicListView
 from bubbot.features.why.foreign import read_foreign
 from bubbot.features.why.lineage import read_step_lineage
 from bubbot.features.why.view import find_explained, find_original
-from bubbot.server.asgi import AsgiApp, serve_asgi
+from bubbot.ports.asgi import AsgiApp, FindClient
+from bubbot.server.asgi import serve_asgi
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import Kind
 from bubbot.tape.handle import TapeHandle
@@ -128,8 +129,8 @@ def serve_options(settings: Settings) -> ServeOptions:
     """Return what `bubbot mcp serve` needs of the rest of bubbot."""
 
     @asynccontextmanager
-    async def serve_http(app: AsgiApp, port: int, admit: Callable[[str], Awaitable[str]]) -> AsyncIterator[int]:
-        async with serve_asgi(app, LOOPBACK, port, admit) as bound:
+    async def serve_http(app: AsgiApp, port: int, find_client: FindClient) -> AsyncIterator[int]:
+        async with serve_asgi(app, LOOPBACK, port, find_client) as bound:
             yield bound
 
     return ServeOptions(FeatureViews(ZoneInfo(settings.bot.timezone)), load_features().references, serve_http)

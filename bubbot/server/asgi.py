@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from bubbot.ports.asgi import CLIENT_KEY, AsgiApp, FindClient, Message
 from bubbot.server.listener import (
     HttpAddress,
     HttpConnections,
@@ -28,16 +28,7 @@ from bubbot.server.listener import (
 
 log = logging.getLogger(__name__)
 
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-AsgiApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
-FindClient: TypeAlias = Callable[[str], Awaitable[str]]
-"""Return the program with a token, which is foreign; empty: nobody."""
-
 MCP_PATH = "/mcp"
-CLIENT_KEY = "bubbot.client"
-"""The key of a request's scope under which the name of its program stands."""
 ASGI_LIMITS = HttpLimits(connections=2_000, body_bytes=2**20, shutdown_seconds=1.0)
 _CLIENT = web.RequestKey("client", str)
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")

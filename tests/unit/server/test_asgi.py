@@ -11,7 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bubbot.server.asgi import CLIENT_KEY, Message, Receive, Send, serve_asgi
+from bubbot.ports.asgi import CLIENT_KEY, Message, Receive, Send
+from bubbot.server.asgi import serve_asgi
 from bubbot.server.listener import HttpLimits
 
 TOKEN = "the-token"

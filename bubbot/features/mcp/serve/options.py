@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from bubbot.features.mcp.serve.views import TapeViews
+from bubbot.ports.asgi import AsgiApp, FindClient
 from bubbot.tape.references import ReferenceRegistry
-
-Message: TypeAlias = MutableMapping[str, Any]
-"""A message of ASGI."""
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-AsgiApp: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
-"""An application that answers HTTP requests, as ASGI has it."""
-FindClient: TypeAlias = Callable[[str], Awaitable[str]]
-"""Return the program with a token, which is foreign; empty: nobody."""
-CLIENT_KEY = "bubbot.client"
-"""The key of a request's scope under which the name of its program stands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,9 @@ from mcp_types import (
 
 from bubbot import __version__
 from bubbot.errors import BubbotError, CommandRefused, ToolRetry
-from bubbot.features.mcp.serve.options import AsgiApp, Message, Receive, Send
 from bubbot.features.mcp.serve.reading import GrantedTapes
 from bubbot.features.mcp.serve.tools import TOOLS, ServedTool
+from bubbot.ports.asgi import AsgiApp, Message, Receive, Send
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,13 @@ from mcp.server.stdio import stdio_server
 
 from bubbot.errors import AccessError
 from bubbot.features.mcp.serve.facts import CLIENTS_TAPE
-from bubbot.features.mcp.serve.options import CLIENT_KEY, ServeOptions
+from bubbot.features.mcp.serve.options import ServeOptions
 from bubbot.features.mcp.serve.reading import GrantedTapes
 from bubbot.features.mcp.serve.server import TapeServer, open_application
 from bubbot.features.mcp.serve.service import digest_token
 from bubbot.features.mcp.serve.state import CLIENTS_PROJECTION, ClientsState
 from bubbot.features.mcp.serve.stdio import open_lines
+from bubbot.ports.asgi import CLIENT_KEY
 from bubbot.shell_command import CommandContext
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.projection import read_projection
