@@ -72,6 +72,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     "restore": CommandRow(
         "Operate", "create a home from a backup, in quarantine until it is released", "bubbot.cli.restore"
     ),
+    "mcp": CommandRow("Operate", "let programs read chats through MCP", "bubbot.features.mcp.serve.commands"),
 }
 SHARED: Mapping[str, str] = {
     "tape anchors": "conversation",

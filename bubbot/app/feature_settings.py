@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bubbot.features.learn.weights.options import WeightsOptions
     from bubbot.features.learn.weights.trial import Trial
     from bubbot.features.learn.weights.turns import RewardedTurns
+    from bubbot.features.mcp.serve.options import ServeOptions
     from bubbot.features.memory.opening import MemoryCommandOptions
     from bubbot.features.people.commands import PeopleOptions
     from bubbot.features.strategies.compare import StrategyComparer
@@ -233,6 +234,13 @@ def _weights_options(settings: Settings) -> WeightsOptions:
     return WeightsOptions(section, settings.model.name or "local", check_model, find_trial, open_turns)
 
 
+def _serve_options(settings: Settings) -> ServeOptions:
+    # Imported here: the views of six features are for one command.
+    from bubbot.app.mcp_serve import serve_options
+
+    return serve_options(settings)
+
+
 def _learn_section(settings: Settings) -> LearnSettings:
     from bubbot.features.learn.settings import LearnSettings
 
@@ -247,6 +255,7 @@ _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
         "learn": _learn_options,
         "learn.weights": _weights_options,
         "learn.live": _learn_section,
+        "mcp.serve": _serve_options,
         "memory": _memory_options,
         "people": _people_options,
         "strategies": _strategy_comparer,

@@ -108,6 +108,10 @@ class Oracle:
         """Return what somebody may see on the trace page: the tapes that were granted, or all that there is."""
         if any(place.is_owner and place.session == person for place in self.places.values()):
             return set().union(*self.present.values(), self.shared, self.jobs, *self.kept.values())
+        return self.audited_alone(person)
+
+    def audited_alone(self, person: str) -> set[str]:
+        """Return what somebody may see of the tapes that were granted, though it is an owner."""
         return set().union(*(self.present[session] for auditor, session in self.audits if auditor == person))
 
     def person(self, account: Account) -> tuple[Account, ...]:

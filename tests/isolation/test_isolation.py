@@ -16,7 +16,7 @@ TURNS = 500
 MOST_SEEDS = 12
 LOOKED_AT = (
     "request", "sub-task", "sent", "preview", "edit", "evidence", "own memory", "summary", "secret", "linked", "revoked", "granted",
-    "job elsewhere", "page", "audited page", "spans", "log", "export", "chat.read", "tape.search", "tape.read", "memory.recall",
+    "job elsewhere", "page", "audited page", "program", "spans", "log", "export", "chat.read", "tape.search", "tape.read", "memory.recall",
     "memory.why", "session.why", "session.context", "tape.graph", "topic.open", "tape.handoff", "schedule.list", "approval.list",
     "audit.revoke", "session.explain", "session.usage", "picture", "file.send", "reaction", "deleted", "typing", "sent to a program",
     "preview to a program", "completion", "knock", "status", "reach", "repeat",
@@ -29,7 +29,7 @@ LOOKED_AT = (
 
 @pytest.mark.timeout(300)
 def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
-    acts = run(tmp_path / "home", 110, TURNS)
+    acts = run(tmp_path / "home", 112, TURNS)
     assert acts.world.leaks == []
     assert [name for name in LOOKED_AT if not acts.world.seen[name]] == []
     assert acts.done == {each.do.__name__ for each in ACTS}

@@ -75,6 +75,7 @@ from tests.isolation.doors import TOKEN, Doors, with_doors
 from tests.isolation.model import LeakyModel
 from tests.isolation.oracle import SECRET, Account, Oracle, Place, canaries
 from tests.isolation.platforms import Platforms, Post
+from tests.isolation.programs import read_all
 from tests.isolation.watch import LogReader, SpanReceiver, TraceVisitor
 from tests.made_settings import make_settings
 from tests.summarising import is_summary
@@ -508,6 +509,12 @@ class World:
             self.seen["page"] += 1
             self.seen["audited page"] += bool(canaries(text))
             self.leaks += [f"page {path} for {person}: {word}" for word in sorted(canaries(text) - visible)]
+        granted = sorted(session for auditor, session in self.oracle.audits if auditor == person)
+        everywhere = [place.session for place in PLACES]
+        async for tool, text in read_all(self.visitor.store, self.visitor.workspace, granted, everywhere):
+            self.seen["program"] += bool(canaries(text))
+            words = sorted(canaries(text) - self.oracle.audited_alone(person))
+            self.leaks += [f"{tool} for a program that may read {granted}: {word}" for word in words]
 
     async def _wait_for_edit(self) -> None:
         """Let a live answer grow before its end, every now and then."""

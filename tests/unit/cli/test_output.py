@@ -27,10 +27,11 @@ HOSTILE = "a\x1b]52;c;ZXZpbA==\x07\x9b2J\r\u202etxt\u2066\u200f\u2028\ud800z"
 PRINTERS = {
     "bubbot/cli/output.py",
     "bubbot/cli/main.py",
+    "bubbot/features/mcp/serve/commands.py",
     "bubbot/features/usage/draw.py",
 }
-"""The files that write to a standard stream themselves: the printing function, the end of the program, and child processes
-whose output is for the bot."""
+"""The files that write to a standard stream themselves: the printing function, the end of the program, and processes of their own
+whose output is for the bot or for other programs."""
 
 
 @given(st.text())

@@ -1,0 +1,1 @@
+"""Programs of others read granted tapes through MCP."""

@@ -1,0 +1,25 @@
+"""The feature: which programs read tapes. What serves them is a process of its own, `bubbot mcp serve`."""
+
+from __future__ import annotations
+
+from secrets import token_urlsafe
+
+from bubbot.command import make_tools
+from bubbot.feature import Feature, Kernel
+from bubbot.features.mcp.serve.facts import CLIENTS_TAPE
+from bubbot.features.mcp.serve.service import McpClients
+from bubbot.settings.loader import Settings
+
+TOKEN_BYTES = 32
+
+
+def create_lasting(kernel: Kernel, _settings: Settings) -> Feature:
+    """Build the feature; it depends on no settings, and reads its tape when it is first asked."""
+    clients = McpClients(
+        kernel.open_tape(CLIENTS_TAPE),
+        lambda: token_urlsafe(TOKEN_BYTES),
+        projections=kernel.projections,
+        first_session=kernel.first_session,
+    )
+    tools = make_tools(McpClients, lambda: clients)
+    return Feature(name="mcp.serve", tools=tools, services=(clients,))

@@ -1,0 +1,27 @@
+"""What the commands of a shell get of the rest of bubbot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from bubbot.features.mcp.serve.views import TapeViews
+from bubbot.ports.asgi import AsgiApp, FindClient
+from bubbot.tape.references import ReferenceRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What `bubbot mcp serve` gets.
+
+    Attributes:
+        views: the views of other features.
+        references: which fields of facts name entries, chats and people.
+        serve_http: serves an application on loopback until the block ends, to programs with a token: application, port (0 for any that
+            is free), and what finds the program of a token. Yields the port. Raises `ConfigError` if the port cannot be used.
+    """
+
+    views: TapeViews
+    references: ReferenceRegistry
+    serve_http: Callable[[AsgiApp, int, FindClient], AbstractAsyncContextManager[int]]
