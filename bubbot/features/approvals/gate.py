@@ -344,7 +344,7 @@ class CallGate:
         """Return the best grant for a call. A job has its own and no others of people: they were approved with it."""
         before = [*turn.allowed_before, *(self._find_job_grants(turn) if is_job(turn) else ())]
         found = [
-            MatchedGrant(0, bool(target and item.value == target.value))
+            MatchedGrant(0, target is not None and target.is_exactly(item.value))
             for item in before
             if item.tool == tool.name and _allows(item.value, target)
         ]
