@@ -1,0 +1,78 @@
+"""HTTP to servers within limits, with their headers to their own origin alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import httpx2
+
+from bubbot.features.mcp.child.limits import MAX_MESSAGE_BYTES
+from bubbot.formatting import format_bytes
+
+EVENT_STREAM = "text/event-stream"
+
+
+class AnswerTooLong(httpx2.StreamError):
+    """An answer goes beyond the limit, or hides its length by compression. The SDK fails the one request that it belongs to."""
+
+
+class BoundedTransport(httpx2.AsyncBaseTransport):
+    """Limit the bytes of each answer that is not a stream of events, whose events the SDK limits, and refuse compressed ones."""
+
+    def __init__(
+        self, origin: str, headers: Mapping[str, str], transport: httpx2.AsyncBaseTransport | None = None
+    ) -> None:
+        """Set what is added to requests.
+
+        Args:
+            origin: an address whose origin gets the headers; no other one does.
+            headers: may hold secrets.
+            transport: what sends; that of httpx by default.
+        """
+        self._origin = _origin(httpx2.URL(origin))
+        self._headers = headers
+        self._transport = transport or httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request."""
+        request.headers["Accept-Encoding"] = "identity"
+        if _origin(request.url) == self._origin:
+            for name, value in self._headers.items():
+                request.headers[name] = value
+        response = await self._transport.handle_async_request(request)
+        if response.headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}:
+            await response.aclose()
+            raise httpx2.RemoteProtocolError("it compressed an answer, which was not asked for", request=request)
+        if response.headers.get("Content-Type", "").strip().lower().startswith(EVENT_STREAM):
+            return response
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        return httpx2.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=_BoundedStream(response.stream),
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for data in self._stream:
+            size += len(data)
+            if size > MAX_MESSAGE_BYTES:
+                raise AnswerTooLong(f"it sent an answer of more than {format_bytes(MAX_MESSAGE_BYTES)}")
+            yield data
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
