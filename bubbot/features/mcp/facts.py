@@ -101,7 +101,9 @@ class ToolPinned(Fact):
     @property
     def only_reads(self) -> bool:
         """True if the owner says that it only reads, and the server does not say otherwise."""
-        return self.reads and self.hints.get("readOnlyHint") is not False and self.hints.get("destructiveHint") is not True
+        return (
+            self.reads and self.hints.get("readOnlyHint") is not False and self.hints.get("destructiveHint") is not True
+        )
 
 
 class ToolUnpinned(Fact):

@@ -58,7 +58,9 @@ class McpSecrets:
             try:
                 replace_file(self._path, json.dumps(msgspec.to_builtins(kept)).encode())
             except OSError as error:
-                raise ConfigError(f"{self._path}, the secrets of servers, cannot be written ({error.strerror})") from error
+                raise ConfigError(
+                    f"{self._path}, the secrets of servers, cannot be written ({error.strerror})"
+                ) from error
 
     def _read(self) -> dict[str, ServerSecrets]:
         try:

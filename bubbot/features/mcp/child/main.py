@@ -60,9 +60,6 @@ class ChildServer:
     """Answers requests, each in a task of its own."""
 
     def __init__(self, output: asyncio.StreamWriter) -> None:
-        from bubbot.features.mcp.child.connection import Connection
-        from bubbot.features.mcp.child.values import ServerPlace
-
         self._output = output
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._open: dict[str, tuple[ServerPlace, Connection, AsyncExitStack]] = {}
@@ -95,7 +92,7 @@ class ChildServer:
         except McpFailed as error:
             failure = ChildFailure(error.reason, error.is_gone, error.needs_login)
             answer = ChildAnswer(id=request.id, failure=failure)
-        except Exception as error:  # boundary: it costs this request alone
+        except Exception as error:  # noqa: BLE001 - boundary: it costs this request alone
             failure = ChildFailure(f"{type(error).__name__}: {error}"[:300], is_gone=True)
             answer = ChildAnswer(id=request.id, failure=failure)
         if answer.failure is not None and answer.failure.is_gone and request.place is not None:
@@ -103,7 +100,9 @@ class ChildServer:
         try:
             line = write_line(answer)
         except (TypeError, ValueError) as error:
-            line = write_line(ChildAnswer(id=request.id, failure=ChildFailure(f"its answer is not JSON: {error}"[:300])))
+            line = write_line(
+                ChildAnswer(id=request.id, failure=ChildFailure(f"its answer is not JSON: {error}"[:300]))
+            )
         self._output.write(line)
         await self._output.drain()
 
@@ -115,7 +114,11 @@ class ChildServer:
             await self._close(request.place.name)
             return ChildAnswer(id=request.id)
         connection = await self._connect(request.place, request.connect_timeout)
-        about: dict[str, Any] = {"id": request.id, "protocol": connection.protocol_version, "server": connection.server_name}
+        about: dict[str, Any] = {
+            "id": request.id,
+            "protocol": connection.protocol_version,
+            "server": connection.server_name,
+        }
         if request.do == "list":
             return ChildAnswer(**about, tools=await connection.list_tools(timeout=request.timeout))
         reply = await connection.call(
