@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import mcp_types as types
 from mcp.server.mcpserver import Context, MCPServer
 
 server = MCPServer("probe", version="1.2.3")

@@ -1,8 +1,9 @@
 """A connection to a server of others: transports, versions of the protocol, tools, calls, and the questions of servers.
 
 A task of its own holds the transport and the session of the SDK: a connection that breaks cancels nobody, it fails the calls that
-run, in words. Sampling and roots are not offered, and refused if a server wants them nevertheless. A question (elicitation) never
-waits for a person: the call ends with it, and is made again with the answer.
+run, in words. Sampling and roots are not offered, and refused if a server wants them nevertheless. Nobody waits for a person: a call
+ends with the questions of the server (elicitation), and is made again with the answers. A server before 2026-07-28 waits within the
+call meanwhile, which goes on then; if the connection was closed, or the server has not waited, it is made again as a whole.
 
 What a server returns is not compared with the output schema that it gives: nothing relies on that, and the patterns in it could
 keep this process busy for ever.
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -58,6 +60,11 @@ GRACE_SECONDS = 2.0
 LIST_SECONDS = 30.0
 WAIT_SECONDS = 0.2
 """Between requests that a server wants again without input."""
+HOLD_SECONDS = 600.0
+"""How long an older server waits for the answer to a question, while nobody waits here; then it gets none."""
+HELD = "held "
+"""What the state of a call begins with that an older server holds. It is unknown to another connection, which makes the call again."""
+CANCELLED: JsonObject = {"action": "cancel"}
 KEEP_OPEN_SECONDS = 10 * 365 * 86_400.0
 KNOWS_OLDER_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """Answers of servers that may know the transport of the first versions alone."""
@@ -72,12 +79,60 @@ _Result = TypeVar("_Result")
 
 
 class _RunningCall:
-    """What a server asks, and how it answers, while one call runs."""
+    """One call: what the server asks and how it answers meanwhile.
 
-    def __init__(self, answers: Mapping[str, JsonObject]) -> None:
-        self.answers = answers
-        self.questions: dict[str, ElicitedInput] = {}
+    Attributes:
+        request: name, arguments and metadata.
+        status: of the HTTP answer; 0 for none yet.
+        asked: set while questions wait for answers.
+    """
+
+    def __init__(self, request: JsonObject, answers: Mapping[str, JsonObject]) -> None:
+        self.request = request
         self.status = 0
+        self.asked = asyncio.Event()
+        self._answers = dict(answers)
+        self._waiting: dict[str, tuple[ElicitedInput, asyncio.Future[JsonObject]]] = {}
+
+    @property
+    def questions(self) -> tuple[ElicitedInput, ...]:
+        """Return the questions that wait."""
+        return tuple(question for question, _ in self._waiting.values())
+
+    @property
+    def answers(self) -> JsonObject:
+        """Return all answers given so far."""
+        return self._answers
+
+    async def ask(self, question: ElicitedInput) -> JsonObject:
+        """Return the answer to a question of the server: one that was given, or comes within `HOLD_SECONDS`, else none."""
+        if question.key in self._answers:
+            return self._answers[question.key]
+        if len(self._waiting) == MAX_QUESTIONS or question.key in self._waiting:
+            return CANCELLED
+        waiting: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+        self._waiting[question.key] = question, waiting
+        self.asked.set()
+        try:
+            async with asyncio.timeout(HOLD_SECONDS):
+                return await waiting
+        except TimeoutError:
+            return CANCELLED
+        finally:
+            self._forget(question.key)
+
+    def give(self, answers: Mapping[str, JsonObject]) -> None:
+        """Give answers to the questions that wait; the server goes on."""
+        self._answers |= answers
+        for key, (_, waiting) in list(self._waiting.items()):
+            if key in self._answers and not waiting.done():
+                waiting.set_result(self._answers[key])
+                self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self._waiting.pop(key, None)
+        if not self._waiting:
+            self.asked.clear()
 
 
 _CALL: ContextVar[_RunningCall | None] = ContextVar("mcp_call", default=None)
@@ -111,6 +166,7 @@ async def _open(
     deadline = _now() + timeout
     if auth is None and place.tokens_file:
         auth = use_login(place)
+    ways: tuple[tuple[str, str], ...]
     if place.argv:
         ways = (("stdio", "auto"), ("stdio", "legacy"))
     elif place.transport == "auto":
@@ -160,6 +216,7 @@ class Connection:
         self._status = 0
         self._unasked = 0
         self._running: set[_RunningCall] = set()
+        self._held: dict[str, tuple[_RunningCall, asyncio.Task[ToolReply]]] = {}
         self._lists_tools = False
         self._asks = False
         self._turn = asyncio.Lock()
@@ -186,6 +243,8 @@ class Connection:
     async def close(self) -> None:
         """End the connection, and the server if we started it; in bounded time, whatever the server does."""
         self._ending.set()
+        for _, task in list(self._held.values()):
+            task.cancel()
         if self._runner is None:
             return
         if not self.protocol_version:
@@ -254,7 +313,7 @@ class Connection:
             meta: the `_meta` of the request.
             answers: all answers given so far, by the keys of their questions; each is the result of `accept`, `ACCEPTED` or
                 `DECLINED`.
-            state: that of the reply with the questions.
+            state: that of the reply with the questions. Give the same tool and arguments.
 
         Raises:
             McpFailed: it may have happened nevertheless, unless the connection could not be opened.
@@ -262,33 +321,68 @@ class Connection:
         deadline = _now() + timeout
         if self._transport == "http" and not self._lists_tools and self._is_modern:
             await self.list_tools(timeout=timeout)  # says which arguments are headers as well
-        call = _RunningCall(answers or {})
+        for answer in (answers or {}).values():
+            _check_answer(answer)
+        request: JsonObject = {"name": tool, "arguments": dict(arguments), "_meta": dict(meta)}
         async with self._take_turn(deadline):
+            call, task = self._take_up(request, answers or {}, state, timeout)
             self._running.add(call)
             self._unasked = 0
-            token = _CALL.set(call)
             try:
-                return await self._call(call, tool, dict(arguments), dict(meta), state, deadline)
+                return await self._watch(call, task, deadline)
             finally:
-                _CALL.reset(token)
                 self._running.discard(call)
 
-    async def _call(
-        self, call: _RunningCall, tool: str, arguments: JsonObject, meta: JsonObject, state: str, deadline: float
-    ) -> ToolReply:
-        given: JsonObject = (
-            {key: _check_answer(answer) for key, answer in call.answers.items()} if self._is_modern else {}
-        )
+    def _take_up(
+        self, request: JsonObject, answers: Mapping[str, JsonObject], state: str, timeout: float
+    ) -> tuple[_RunningCall, asyncio.Task[ToolReply]]:
+        """Go on with a call that waits for answers, or begin one."""
+        if state.startswith(HELD):
+            held = self._held.pop(state, None)
+            state = ""  # is ours, not the server's
+            if held is not None:
+                call, task = held
+                if _is_same_call(call.request, request):
+                    call.give(answers)
+                    return call, task
+                task.cancel()
+        call = _RunningCall(request, answers)
+        task = asyncio.create_task(self._call(call, state, timeout))
+        task.add_done_callback(_ignore)
+        return call, task
+
+    async def _watch(self, call: _RunningCall, task: asyncio.Task[ToolReply], deadline: float) -> ToolReply:
+        """Wait for the end of a call, or for a question within it: then the server waits, and nobody here."""
+        asked = asyncio.create_task(call.asked.wait())
+        try:
+            await asyncio.wait(
+                {task, asked}, timeout=deadline + GRACE_SECONDS - _now(), return_when=asyncio.FIRST_COMPLETED
+            )
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        finally:
+            asked.cancel()
+        if task.done():
+            return task.result()
+        if call.asked.is_set():
+            state = HELD + secrets.token_hex(8)
+            self._held[state] = call, task
+            task.add_done_callback(lambda _: self._held.pop(state, None))
+            return ToolReply(questions=call.questions, state=state)
+        task.cancel()
+        raise McpFailed(f"tool {call.request['name']}: no answer in time")
+
+    async def _call(self, call: _RunningCall, state: str, timeout: float) -> ToolReply:
+        """Make a call, as often as the server wants it again."""
+        _CALL.set(call)
+        deadline = _now() + timeout + (0 if self._is_modern else HOLD_SECONDS)
+        name = call.request["name"]
+        given = call.answers if self._is_modern else {}
         is_listed_again = False
         for _ in range(MAX_ROUNDS):
             params = types.CallToolRequestParams.model_validate(
-                {
-                    "name": tool,
-                    "arguments": arguments,
-                    "_meta": meta or None,
-                    "inputResponses": given or None,
-                    "requestState": state or None,
-                }
+                {**call.request, "inputResponses": given or None, "requestState": state or None}
             )
             sending = self._session.send_request(
                 types.CallToolRequest(params=params),
@@ -296,7 +390,7 @@ class Connection:
                 request_read_timeout_seconds=max(deadline - _now(), 0.01),
             )
             try:
-                result = await self._answer(sending, deadline - _now(), f"tool {tool}", call)
+                result = await self._answer(sending, deadline - _now(), f"tool {name}", call)
             except _Elicits as error:
                 return ToolReply(questions=error.questions)
             except _HeadersDiffer as error:
@@ -306,14 +400,12 @@ class Connection:
                 await self.list_tools(timeout=deadline - _now())
                 continue
             if isinstance(result, types.CallToolResult):
-                if call.questions:
-                    return ToolReply(questions=tuple(call.questions.values()))
                 return _read_reply(result)
             if result.input_requests:
                 return ToolReply(questions=_read_questions(result.input_requests), state=result.request_state or "")
             given, state = {}, result.request_state or ""
             await asyncio.sleep(WAIT_SECONDS)
-        raise McpFailed(f"it wanted the call of {tool} again {MAX_ROUNDS} times")
+        raise McpFailed(f"it wanted the call of {name} again {MAX_ROUNDS} times")
 
     @property
     def _is_modern(self) -> bool:
@@ -347,56 +439,44 @@ class Connection:
     async def _run(self, opened: asyncio.Future[None], timeout: float) -> None:
         """Hold the connection until it is closed or lost."""
         try:
-            async with Client(
-                self._open_transport(timeout),
-                mode=self._mode,
-                cache=None,
-                client_info=self._client_info,
-                elicitation_callback=self._elicit,
-                message_handler=self._count_message,
-            ) as client:
-                self._client = client
+            async with AsyncExitStack() as stack:
+                client = Client(
+                    await self._open_transport(stack, timeout),
+                    mode=self._mode,
+                    cache=None,
+                    client_info=self._client_info,
+                    elicitation_callback=self._elicit,
+                    message_handler=self._count_message,
+                )
+                self._client = await stack.enter_async_context(client)
                 info = client.server_info
                 self.server_name = shorten(f"{info.name} {info.version}") if info is not None else ""
                 self.protocol_version = client.protocol_version
                 opened.set_result(None)
                 await self._ending.wait()
-        except Exception as error:  # boundary: whatever the SDK raises, it costs this connection alone
-            is_older = not opened.done() and (
-                self._transport == "stdio"
-                and _find(error, MCPError) is not None
-                or self._status in KNOWS_OLDER_TRANSPORT
-            )
-            self.may_know_older = is_older
+        except Exception as error:  # noqa: BLE001 - boundary: whatever the SDK raises, it costs this connection alone
+            has_ended = self._transport == "stdio" and _find(error, MCPError) is not None
+            self.may_know_older = not opened.done() and (has_ended or self._status in KNOWS_OLDER_TRANSPORT)
             self._lose(self._explain(error, self._status, is_gone=True))
 
-    def _open_transport(self, timeout: float) -> Transport:
+    async def _open_transport(self, stack: AsyncExitStack, seconds: float) -> Transport:
         if self._transport == "stdio":
             return start_server(self._place, lambda reason: self._lose(McpFailed(reason, is_gone=True)))
         if self._transport == "sse":
             return sse_client(
                 self._place.url,
-                timeout=timeout,
+                timeout=seconds,
                 sse_read_timeout=KEEP_OPEN_SECONDS,
-                httpx_client_factory=lambda **_: self._make_client(timeout),
+                httpx_client_factory=lambda headers=None, timeout=None, auth=None: self._make_client(seconds),  # noqa: ARG005
             )
-        return self._open_http(timeout)
+        client = await stack.enter_async_context(self._make_client(seconds))
+        return streamable_http_client(self._place.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES)
 
-    @asynccontextmanager
-    async def _open_http(self, timeout: float) -> AsyncGenerator[TransportStreams]:
-        async with (
-            self._make_client(timeout) as client,
-            streamable_http_client(
-                self._place.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
-            ) as streams,
-        ):
-            yield streams
-
-    def _make_client(self, timeout: float) -> httpx2.AsyncClient:
+    def _make_client(self, seconds: float) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
             transport=BoundedTransport(self._place.url, self._place.headers),
             auth=self._auth,
-            timeout=httpx2.Timeout(timeout, read=None),  # calls have timeouts of their own
+            timeout=httpx2.Timeout(seconds, read=None),  # calls have timeouts of their own
             event_hooks={"response": [self._note_status]},
         )
 
@@ -409,26 +489,26 @@ class Connection:
 
     async def _count_message(self, message: IncomingMessage) -> None:
         """Lose a server that floods us with what nobody asked for."""
+        del message
         self._unasked += 1
         if self._unasked > MAX_UNASKED_MESSAGES:
             self._lose(McpFailed(f"it sent {MAX_UNASKED_MESSAGES} messages that nobody asked for", is_gone=True))
 
     async def _elicit(
-        self, _context: ClientRequestContext, params: types.ElicitRequestParams
+        self,
+        context: ClientRequestContext,
+        params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
-        """Answer the question of an older server at once, and keep it for the call that it belongs to."""
+        """Put the question of an older server to the call that it belongs to."""
+        del context
         self._asks = True
         call = _CALL.get()
-        if call is None and len(self._running) == 1:
-            (call,) = self._running
+        if call is None:
+            unasked = [running for running in self._running if not running.asked.is_set()]
+            call = unasked[0] if len(unasked) == 1 else None
         if call is None:  # of several calls, or of none
             return types.ElicitResult(action="cancel")
-        question = _read_question("", params)
-        if (answer := call.answers.get(question.key)) is not None:
-            return types.ElicitResult.model_validate(_check_answer(answer))
-        if len(call.questions) < MAX_QUESTIONS:
-            call.questions[question.key] = question
-        return types.ElicitResult(action="cancel")
+        return types.ElicitResult.model_validate(await call.ask(_read_question("", params)))
 
     async def _answer(
         self, sending: Awaitable[_Result], seconds: float, subject: str, call: _RunningCall | None = None
@@ -557,14 +637,23 @@ def _read_required_urls(data: Any) -> tuple[ElicitedInput, ...]:
     return tuple(_read_question("", params) for params in required.elicitations[:MAX_QUESTIONS])
 
 
-def _check_answer(answer: JsonObject) -> JsonObject:
+def _check_answer(answer: JsonObject) -> None:
     try:
         types.ElicitResult.model_validate(answer)
     except ValidationError:
         raise McpFailed(
-            "an answer has an action (accept, decline or cancel), and a content of texts, numbers and yes or no"
+            "an answer has an action (accept, decline or cancel), and a content of texts, numbers, yes or no, and lists of texts"
         ) from None
-    return answer
+
+
+def _is_same_call(first: JsonObject, second: JsonObject) -> bool:
+    return all(first[name] == second[name] for name in ("name", "arguments"))
+
+
+def _ignore(task: asyncio.Task[ToolReply]) -> None:
+    """Take the end of a call that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _read_reply(result: types.CallToolResult) -> ToolReply:

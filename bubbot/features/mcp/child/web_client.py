@@ -29,21 +29,22 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
             headers: may hold secrets.
             transport: what sends; that of httpx by default.
         """
-        self._origin = _origin(httpx2.URL(origin))
+        self._origin = read_origin(httpx2.URL(origin))
         self._headers = headers
         self._transport = transport or httpx2.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request."""
         request.headers["Accept-Encoding"] = "identity"
-        if _origin(request.url) == self._origin:
+        if read_origin(request.url) == self._origin:
             for name, value in self._headers.items():
                 request.headers[name] = value
         response = await self._transport.handle_async_request(request)
         if response.headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}:
             await response.aclose()
             raise httpx2.RemoteProtocolError("it compressed an answer, which was not asked for", request=request)
-        if response.headers.get("Content-Type", "").strip().lower().startswith(EVENT_STREAM):
+        is_stream = response.headers.get("Content-Type", "").strip().lower().startswith(EVENT_STREAM)
+        if is_stream and EVENT_STREAM in request.headers.get("Accept", ""):
             return response
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         return httpx2.Response(
@@ -74,5 +75,6 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+def read_origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    """Return what two addresses of one origin have in common."""
     return url.scheme, url.host, url.port
