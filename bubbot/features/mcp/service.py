@@ -128,7 +128,7 @@ class McpService:
         help=CommandHelp(
             HelpTopic.ADMIN,
             "Add a server of tools",
-            (",mcp.add docs https://docs.example.org/mcp", ",mcp.add notes network=yes uvx mcp-server-notes"),
+            (",mcp.add docs https://docs.example.org/mcp", ",mcp.add network=yes notes uvx mcp-server-notes"),
         ),
     )
     async def add(self, caller: Caller, args: ServerArgs | TypedServerArgs) -> McpServerChange:
