@@ -81,7 +81,7 @@ async def mcp_bench(
         yield bench
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
     """A step of a scripted model that calls a tool."""
     return {"calls": [{"name": name, "arguments": arguments}]}
 

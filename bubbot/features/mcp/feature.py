@@ -57,6 +57,16 @@ class McpFeature:
         assert self._service is not None
         return self._service
 
+    @property
+    def is_calling(self) -> bool:
+        """True while a server is asked."""
+        return self._host is not None and self._host.is_busy
+
+    async def close_host(self) -> None:
+        """End the connections; the next call opens others."""
+        if self._host is not None:
+            await self._host.close()
+
     def _make_service(self) -> None:
         # Imported here: bots without these tools load nothing of them.
         from bubbot.features.mcp.host import McpHost
@@ -86,8 +96,7 @@ class McpFeature:
         try:
             yield
         finally:
-            if self._host is not None:
-                await self._host.close()
+            await self.close_host()
 
     async def _load(self) -> None:
         """Read what is pinned, if it is on."""

@@ -79,6 +79,11 @@ class McpHost:
         """The process id of the child; None if none runs."""
         return None if self._child is None or self._child.has_ended else self._child.pid
 
+    @property
+    def is_busy(self) -> bool:
+        """True while a request waits for its answer."""
+        return self._child is not None and self._child.is_busy
+
     async def list_tools(self, server: ServerAdded) -> OfferedTools:
         """Ask a server for its tools. Raise `McpFailed`."""
         settings = self._find_settings()
