@@ -220,6 +220,7 @@ class CallPlan:
         site: the registrable domain of that address; empty without one.
         query: the words that the call sends to others to look for. As with an address, words that the model composed may
             carry what it knows.
+        bits: how much the choice of its other values, such as numbers and the tool itself, may tell others, in a call that only reads.
         state: what the details rest on, such as the digest of a file: the call runs only while it is the same.
     """
 
@@ -230,6 +231,7 @@ class CallPlan:
     site: str = ""
     query: str = ""
     state: str = ""
+    bits: float = 0.0
 
 
 ToolOutput: TypeAlias = str | RerunModel

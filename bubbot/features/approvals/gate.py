@@ -309,7 +309,7 @@ class CallGate:
         quote = shown.find_quote(plan.address) if plan.address else None
         query_bits: float | None = 0.0
         cost = spent = 0.0
-        if shown.world and (plan.address or plan.query):
+        if shown.world and (plan.address or plan.query or plan.bits):
             checks = await _read_window_checks(turn)
             spent = sum(check.fact.told_bits for check in checks)
             answered = min(turn.root.message_ids, default=0)
@@ -321,6 +321,7 @@ class CallGate:
             is_repeated = any(each.digest == digest for each in ran)
             if quote is not None and (is_repeated or not quote.is_asked):
                 cost = math.log2(quote.choices + 1)
+            cost += plan.bits
         approved = turn.find_metadata(ApprovedCalls)
         people = min(shown.people, key=lambda pair: list(Role).index(pair[1]), default=None)
         return CallFacts(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from bubbot.features.mcp.host import LIST_SECONDS, MARGIN_SECONDS, START_SECONDS
 from bubbot.features.mcp.offers import shown_schema
 from bubbot.features.mcp.results import AnswerArgs, McpAnswer
 from bubbot.features.mcp.service import McpService
+from bubbot.features.mcp.weighing import weigh_arguments
 from bubbot.formatting import replace_controls
 from bubbot.json_schema import find_misfits
 from bubbot.ports.approvals import ApprovalQuestion
@@ -107,7 +109,9 @@ class McpTools:
         reaches = "" if server is None else server.url or shlex.join(server.argv)
         details = f"{pin.server}: {pin.tool}\n{reaches}\n{write_given(args, indent=2)}"
         if pin.only_reads:
-            return CallPlan(effect, details, query=" ".join(_list_texts(dump_args(args))) or pin.tool)
+            sent = weigh_arguments(pin.schema, dump_args(args))
+            choices = sum(each.only_reads for each in self._service.state.offered)
+            return CallPlan(effect, details, query=sent.text, bits=sent.bits + math.log2(max(choices, 1) + 1))
         target = GrantTarget(GrantKind.PINNED, f"{pin.server}/{pin.tool}@{pin.digest}")
         return CallPlan(effect, details, target)
 
@@ -290,20 +294,6 @@ class McpTools:
             names = ", ".join(name for each in wanted.questions for name in thaw(each.schema).get("properties", {}))
             raise ValueInvalid("mcp_unknown_field", field=next(iter(values)), fields=names or "-")
         return answers
-
-
-def _list_texts(value: Any) -> Iterator[str]:
-    """Yield all texts and numbers of a JSON value, names of fields that a model may choose included."""
-    if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _list_texts(inner)
-            if isinstance(inner, Mapping):
-                yield from map(str, inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _list_texts(inner)
-    elif value is not None:
-        yield str(value)
 
 
 def _find_trace(server: ServerAdded) -> dict[str, str]:

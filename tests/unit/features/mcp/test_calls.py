@@ -145,6 +145,7 @@ async def test_a_server_at_an_address_is_reached_with_its_header(tmp_path: Path)
             assert "[image image/png, 5 bytes]" in (await bench.results())[-1]
             await bench.say("fail")
             assert "Error executing tool fail" in (await bench.results())[-1]
+            await bench.type(",new")
             await bench.say("sleep")
             assert "acting failed: " in (await bench.results())[-1]
             await bench.say("die")
