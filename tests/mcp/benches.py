@@ -26,6 +26,7 @@ from tests.turns import KeptChannel
 
 ROOT = Path(__file__).parents[2]
 ACTING = f"{sys.executable} {ROOT}/tests/mcp/acting_server.py"
+LIGHT = (sys.executable, str(ROOT / "tests/mcp/light_server.py"))
 READABLE = tuple(
     dict.fromkeys(
         str(Path(each).resolve())
