@@ -13,12 +13,14 @@ AREAL_REPOSITORY ?= https://github.com/areal-project/AReaL
 AREAL_COMMIT = cbff54d645d2cd8ee1f1c358a82f3f473588433d
 # Training and serving of a tiny model, for the proof alone.
 export LOOP_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/loop
+# The judge of MCP, and the Node.js that it needs, for the proof alone.
+export MCP_CONFORMANCE_FOLDER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/mcp-conformance
 LOCKED = $(PIP) --require-hashes -r
 OURS = $(PIP) --quiet --no-build-isolation --editable .
 
 DOJO = .venv-agentdojo
 
-.PHONY: chat install dist test test-all proof agentdojo phoenix formats areal loop check soak bench mutants pictures lock clean
+.PHONY: chat install dist test test-all proof agentdojo phoenix formats areal mcp-conformance loop check soak bench mutants pictures lock clean
 
 chat: $(VENV)/.local  ## install the bot with its demonstration model and talk to it
 	@$(VENV)/bin/bubbot chat
@@ -36,6 +38,7 @@ proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examp
 	-@$(MAKE) --no-print-directory phoenix
 	-@$(MAKE) --no-print-directory formats
 	-@$(MAKE) --no-print-directory areal
+	-@$(MAKE) --no-print-directory mcp-conformance
 	-@$(MAKE) --no-print-directory $(LOOP_FOLDER)/.installed
 	@$(VENV)/bin/python -m pytest --proof
 
@@ -61,6 +64,8 @@ phoenix: $(PHOENIX_FOLDER)/.installed  ## a viewer of traces, for the proof; pyt
 formats: $(FORMATS_FOLDER)/.installed  ## readers of the formats of exports, for the proof
 
 areal: $(AREAL_FOLDER)/.installed  ## AReaL's own proxy, client and agent worker, for the proof
+
+mcp-conformance: $(MCP_CONFORMANCE_FOLDER)/.installed  ## the conformance tests of MCP, for the proof: they judge our client and our server
 
 loop: $(VENV)/.dev $(LOOP_FOLDER)/.installed  ## the whole loop: ratings, an export, training, and right answers of newer weights, printed
 	@$(VENV)/bin/python -m tests.loop.story
@@ -128,6 +133,14 @@ $(AREAL_FOLDER)/.installed: requirements/areal.in
 	@git init --quiet $(AREAL_FOLDER)/source
 	@git -C $(AREAL_FOLDER)/source fetch --quiet --depth 1 $(AREAL_REPOSITORY) $(AREAL_COMMIT)
 	@git -C $(AREAL_FOLDER)/source checkout --quiet FETCH_HEAD
+	@touch $@
+
+# npm compares each package with its digest in the lock file. The tests need Node.js 22, which comes as a package; npm runs with an older one, too.
+$(MCP_CONFORMANCE_FOLDER)/.installed: requirements/mcp-conformance/package.json requirements/mcp-conformance/package-lock.json
+	@echo "Installing the conformance tests of MCP into $(MCP_CONFORMANCE_FOLDER) (240 MB on the disk, once)"
+	@mkdir -p $(MCP_CONFORMANCE_FOLDER)
+	@cp $^ $(MCP_CONFORMANCE_FOLDER)
+	@npm ci --prefix $(MCP_CONFORMANCE_FOLDER) --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
 
 $(VENV)/bin/python:

@@ -66,8 +66,12 @@ async def use_server(place: ServerPlace) -> None:
             print(f"no tools: {failure.reason}", file=sys.stderr)
             return
         for tool, arguments in choose_calls(tools):
-            reply = await call(connection, tool, arguments)
-            print(f"{tool.name}: {reply.text}", file=sys.stderr)
+            try:
+                print(f"{tool.name}: {(await call(connection, tool, arguments)).text}", file=sys.stderr)
+            except McpFailed as failure:
+                if failure.needs_login or failure.is_gone:
+                    raise
+                print(f"{tool.name} failed: {failure.reason}", file=sys.stderr)  # it costs this call alone
 
 
 def choose_calls(tools: tuple[OfferedTool, ...]) -> list[tuple[OfferedTool, dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Any
 
@@ -22,7 +23,15 @@ async def echo_meta(context: Context[Any, Any]) -> str:
     return str(context.request_context.meta)
 
 
+@server.tool()
+async def hang() -> str:
+    """Never return."""
+    await asyncio.Event().wait()
+    return ""
+
+
 def main() -> None:
+    """Run the server."""
     match sys.argv[1:]:
         case []:
             server.run("stdio")

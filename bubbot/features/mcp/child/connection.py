@@ -3,7 +3,8 @@
 A task of its own holds the transport and the session of the SDK: a connection that breaks cancels nobody, it fails the calls that
 run, in words. Sampling and roots are not offered, and refused if a server wants them nevertheless. Nobody waits for a person: a call
 ends with the questions of the server (elicitation), and is made again with the answers. A server before 2026-07-28 waits within the
-call meanwhile, which goes on then; if the connection was closed, or the server has not waited, it is made again as a whole.
+call meanwhile, which goes on then; if the connection was closed, or the server has not waited, or got another call, it is made
+again as a whole.
 
 What a server returns is not compared with the output schema that it gives: nothing relies on that, and the patterns in it could
 keep this process busy for ever.
@@ -16,10 +17,11 @@ import json
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client, ClientSession, MCPError
@@ -28,7 +30,8 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, URL_ELICITATION_REQUIRED
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
@@ -62,6 +65,8 @@ WAIT_SECONDS = 0.2
 """Between requests that a server wants again without input."""
 HOLD_SECONDS = 600.0
 """How long an older server waits for the answer to a question, while nobody waits here; then it gets none."""
+RELEASE_SECONDS = 2.0
+"""Time for a server to end a call that got no answer, before it gets another one."""
 HELD = "held "
 """What the state of a call begins with that an older server holds. It is unknown to another connection, which makes the call again."""
 CANCELLED: JsonObject = {"action": "cancel"}
@@ -128,6 +133,12 @@ class _RunningCall:
             if key in self._answers and not waiting.done():
                 waiting.set_result(self._answers[key])
                 self._forget(key)
+
+    def release(self) -> None:
+        """Give no answer to the questions that wait."""
+        for _, waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_result(CANCELLED)
 
     def _forget(self, key: str) -> None:
         self._waiting.pop(key, None)
@@ -236,7 +247,7 @@ class Connection:
         if opened.done() and self._lost is None:
             return
         if not self._runner.done():
-            self._lose(McpFailed(f"it did not answer within {timeout:g} seconds", is_gone=True))
+            self._lose(McpFailed(f"it did not answer within {timeout:.3g} seconds", is_gone=True))
         await self.close()
         raise self._lost or McpFailed("it closed the connection", is_gone=True)
 
@@ -325,6 +336,7 @@ class Connection:
             _check_answer(answer)
         request: JsonObject = {"name": tool, "arguments": dict(arguments), "_meta": dict(meta)}
         async with self._take_turn(deadline):
+            await self._release(state)
             call, task = self._take_up(request, answers or {}, state, timeout)
             self._running.add(call)
             self._unasked = 0
@@ -332,6 +344,14 @@ class Connection:
                 return await self._watch(call, task, deadline)
             finally:
                 self._running.discard(call)
+
+    async def _release(self, state: str) -> None:
+        """End the calls that a server over stdio holds, but the one that goes on: it may do nothing else meanwhile."""
+        held = [each for name, each in self._held.items() if name != state] if self._transport == "stdio" else []
+        for call, _ in held:
+            call.release()
+        if held:
+            await asyncio.wait({task for _, task in held}, timeout=RELEASE_SECONDS)
 
     def _take_up(
         self, request: JsonObject, answers: Mapping[str, JsonObject], state: str, timeout: float
@@ -441,7 +461,7 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 client = Client(
-                    await self._open_transport(stack, timeout),
+                    _complete_results(await self._open_transport(stack, timeout)),
                     mode=self._mode,
                     cache=None,
                     client_info=self._client_info,
@@ -526,6 +546,8 @@ class Connection:
                 await asyncio.wait({self._runner}, timeout=WAIT_SECONDS)  # it knows why
                 if self._lost is not None or self._runner.done():
                     raise self._lost or McpFailed("it closed the connection", is_gone=True) from None
+            if error.code == REQUEST_TIMEOUT:
+                raise McpFailed(f"{subject}: no answer in time") from None
             if error.code == HEADER_MISMATCH and self._is_modern:
                 raise _HeadersDiffer(f"{subject}: {shorten(error.message)}") from None
             if error.code == URL_ELICITATION_REQUIRED and (questions := _read_required_urls(error.data)):
@@ -558,6 +580,50 @@ class Connection:
     def _lose(self, failure: McpFailed) -> None:
         self._lost = self._lost or failure
         self._ending.set()
+
+
+class _CompletedResults:
+    """The messages of a server; results that do not say so are complete. The protocol wants that, and the SDK (2.3.0) refuses them."""
+
+    def __init__(self, messages: Any) -> None:
+        self._messages = messages
+
+    @property
+    def last_context(self) -> Context | None:
+        """Return the context of who sent the last message, if the transport knows it."""
+        context: Context | None = getattr(self._messages, "last_context", None)
+        return context
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message, or what could not be read as one."""
+        item: SessionMessage | Exception = await self._messages.receive()
+        if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse):
+            item.message.result.setdefault("resultType", "complete")
+        return item
+
+    def __aiter__(self) -> _CompletedResults:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._messages.aclose()
+
+
+@asynccontextmanager
+async def _complete_results(transport: Transport) -> AsyncGenerator[tuple[_CompletedResults, Any]]:
+    async with transport as (messages, sending):
+        yield _CompletedResults(messages), sending
 
 
 class _HeadersDiffer(McpFailed):

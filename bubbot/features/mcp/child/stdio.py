@@ -53,11 +53,19 @@ class _StartedServer:
         self._on_lost = on_lost
         self._errors: deque[str] = deque(maxlen=ERROR_LINES)
         self._tasks: list[asyncio.Task[None]] = []
-        self._to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        sent, self._from_session = anyio.create_memory_object_stream[SessionMessage](0)
-        self.streams: Streams = received, sent
 
     async def __aenter__(self) -> _StartedServer:
+        starting = asyncio.ensure_future(self._start())
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait({starting})
+            if starting.exception() is None:
+                await self._end()
+            raise
+        return self
+
+    async def _start(self) -> None:
         their_input, our_output = os.pipe()
         our_input, their_output = os.pipe()
         our_errors, their_errors = os.pipe()
@@ -74,7 +82,6 @@ class _StartedServer:
         except (OSError, ValueError) as error:
             for number in (our_output, our_input, our_errors):
                 os.close(number)
-            self._close_streams()
             said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise McpFailed(f"{self._place.argv[0]} cannot be started: {said}", is_gone=True) from error
         finally:
@@ -84,8 +91,10 @@ class _StartedServer:
         self._error_output, error_pipe = await _open_reader(our_errors, ERROR_LINE_BYTES)
         self._input = await _open_writer(our_output)
         self._pipes = (output_pipe, error_pipe)
+        self._to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        sent, self._from_session = anyio.create_memory_object_stream[SessionMessage](0)
+        self.streams: Streams = received, sent
         self._tasks = [asyncio.create_task(work()) for work in (self._read, self._write, self._read_errors)]
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         ending = asyncio.ensure_future(self._end())
@@ -109,12 +118,10 @@ class _StartedServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._input.transport.abort()
+        if self._input.transport.get_write_buffer_size():
+            self._input.transport.abort()  # nobody reads it any more
         for pipe in self._pipes:
             pipe.close()
-        self._close_streams()
-
-    def _close_streams(self) -> None:
         for stream in (self._to_session, self._from_session, *self.streams):
             stream.close()
 
