@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+
 from mcp.server.mcpserver import Context, MCPServer
 
-FOLDER = Path(os.environ.get("ACTING_FOLDER", "."))  # noqa: TID251
+FOLDER = Path(os.environ.get("ACTING_FOLDER", "."))
 server = MCPServer("acting", version="1.0")
 
 
@@ -63,7 +64,7 @@ def see_meta(context: Context[Any, Any]) -> str:
 @server.tool()
 def see_environment() -> str:
     """Say what the environment is."""
-    return " ".join(sorted(os.environ)) + " " + os.environ.get("NOTES_KEY", "")  # noqa: TID251
+    return " ".join(sorted(os.environ)) + " " + os.environ.get("NOTES_KEY", "")
 
 
 @server.tool(annotations=types.ToolAnnotations(destructive_hint=True))
@@ -117,7 +118,9 @@ def erase(name: str, context: Context[Any, Any]) -> str | types.InputRequiredRes
     answers = context.input_responses
     if not answers:
         flag = {"type": "boolean", "title": "Really?"}
-        return _ask(f"Erase {name}?", {"type": "object", "properties": {"sure": flag}, "required": ["sure"]}, f"s-{name}")
+        return _ask(
+            f"Erase {name}?", {"type": "object", "properties": {"sure": flag}, "required": ["sure"]}, f"s-{name}"
+        )
     answer: Any = answers["q"]
     note(f"erase {name} {answer.action} {answer.content} {context.request_state}")
     return f"erased {name}" if answer.action == "accept" else f"kept {name}"

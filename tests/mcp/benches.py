@@ -6,7 +6,6 @@ import asyncio
 import socket
 import subprocess
 import sys
-import sysconfig
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -27,15 +26,8 @@ from tests.turns import KeptChannel
 ROOT = Path(__file__).parents[2]
 ACTING = f"{sys.executable} {ROOT}/tests/mcp/acting_server.py"
 LIGHT = (sys.executable, str(ROOT / "tests/mcp/light_server.py"))
-READABLE = tuple(
-    dict.fromkeys(
-        str(Path(each).resolve())
-        for each in (
-            ROOT, sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"],
-            *(path for path in sys.path if path.endswith("site-packages")),
-        )
-    )
-)  # fmt: skip
+_SITES = [path for path in sys.path if path.endswith("site-packages")]
+READABLE = tuple(dict.fromkeys(str(Path(each).resolve()) for each in (str(ROOT), sys.prefix, sys.base_prefix, *_SITES)))
 """What a program of the tests needs besides the system: the interpreter, its packages and the tests."""
 
 
@@ -44,6 +36,7 @@ class McpBench(ApprovalBench):
 
     service: McpService
     feature: McpFeature
+    model: ScriptedModel
 
     async def type(self, line: str) -> str:
         """Type a command in the direct chat, and return the answer."""
@@ -64,9 +57,7 @@ class McpBench(ApprovalBench):
 
 
 @asynccontextmanager
-async def mcp_bench(
-    home: Path, script: Mapping[str, Any] | None = None, **settings: Any
-) -> AsyncIterator[McpBench]:
+async def mcp_bench(home: Path, script: Mapping[str, Any] | None = None, **settings: Any) -> AsyncIterator[McpBench]:
     """Open a bot whose tools of others are on; `settings` are those of `[mcp]`."""
     channel, model = KeptChannel("stdin"), ScriptedModel(script or {})
     wrappers = PortWrappers(channel=lambda _: channel, model=lambda _: model)
@@ -75,7 +66,10 @@ async def mcp_bench(
         await app.recover_all()
         bench = McpBench(app, channel, [])
         bench.feature = next(
-            service for feature in app.features.lasting for service in feature.services if isinstance(service, McpFeature)
+            service
+            for feature in app.features.lasting
+            for service in feature.services
+            if isinstance(service, McpFeature)
         )
         bench.service = await bench.feature.open()
         bench.model = model

@@ -24,11 +24,13 @@ ACTS = ("call", "cancel", "kill_server", "kill_child", "drop", "idle")
 
 
 async def run(home: Path, sandbox: str, seed: int, count: int) -> None:
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     settings = McpSettings.model_validate({"enabled": True, "sandbox": sandbox, "timeout": 20.0})
     host = McpHost(home, lambda: settings, McpSecrets(home))
     servers = [
-        ServerAdded(f"s{number}", (*LIGHT, *(["stubborn"] * (number % 2))), "", "auto", False, READABLE, (), (), False, "")
+        ServerAdded(
+            f"s{number}", (*LIGHT, *(["stubborn"] * (number % 2))), "", "auto", False, READABLE, (), (), False, ""
+        )
         for number in range(2)
     ]
     for number in range(count):

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from bubbot.command import make_group
 from bubbot.errors import ConfigError
 from bubbot.features.mcp.feature import McpFeature
-from bubbot.features.mcp.results import SentServerArgs, TypedServerArgs
+from bubbot.features.mcp.results import LoginArgs, SentServerArgs, TypedServerArgs
 from bubbot.features.mcp.service import McpRules, McpService
 from bubbot.features.mcp.settings import McpSettings
 from bubbot.settings.environment import read_variables
@@ -88,6 +90,17 @@ def _read_value(name: str, source: str, option: str, shell: ShellInput) -> str:
     return getpass(f"{name}: ")
 
 
+def read_login(args: LoginArgs, shell: ShellInput) -> LoginArgs:
+    """Read the secret of a registration where the shell runs. Raise `ConfigError` if it cannot be read."""
+    if not args.client_secret:
+        return args
+    if not args.client_secret.startswith(("@", "env:")):
+        raise ConfigError(
+            "--client-secret does not belong on the command line, where others see it: write @FILE or env:VARIABLE"
+        )
+    return replace(args, client_secret=_read_value("", args.client_secret, "--client-secret", shell).strip())
+
+
 _ADD: Mapping[str, Any] = {"prepare": read_secrets, "sent": SentServerArgs}
 
 COMMANDS = make_group(
@@ -98,4 +111,5 @@ COMMANDS = make_group(
     "models may call. `[mcp] enabled` switches them on.",
     help_line="use tools of other programs",
     add=_ADD,
+    login={"prepare": read_login},
 )

@@ -110,6 +110,35 @@ class NameArgs(Args, frozen=True):
     name: ServerName
 
 
+class LoginArgs(NameArgs, frozen=True):
+    """A server to log in to."""
+
+    client_id: Annotated[
+        str,
+        Meta(description="the id of a registration made by hand (default: the bot is registered)", max_length=2_000),
+    ] = ""
+    client_secret: Annotated[
+        str,
+        Meta(description="the secret of that registration: @FILE or env:VARIABLE", max_length=4_000),
+        Argument(metavar="@FILE"),
+    ] = ""
+    document: Annotated[
+        str, Meta(description="the https address of a Client ID Metadata Document of this bot", max_length=2_000)
+    ] = ""
+    port: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65535,
+            description="the port of this machine that the browser comes back to, if the registration names one",
+        ),
+    ] = 0
+
+    def find_problem(self) -> str:
+        """Say what is wrong with the arguments together."""
+        return "client_secret needs client_id" if self.client_secret and not self.client_id else ""
+
+
 class OptionalNameArgs(Args, frozen=True):
     """A server, or all of them."""
 

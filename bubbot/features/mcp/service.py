@@ -32,6 +32,8 @@ from bubbot.features.mcp.offers import (
     read_hints,
 )
 from bubbot.features.mcp.results import (
+    LoginArgs,
+    McpLogin,
     McpServer,
     McpServerChange,
     McpServerCheck,
@@ -143,6 +145,8 @@ class McpService:
             raise CommandRefused("mcp_headers_for_addresses")
         if sent.env and args.is_address:
             raise CommandRefused("mcp_env_for_programs")
+        if sent.login and not args.is_address:
+            raise CommandRefused("mcp_login_for_addresses")
         fact = ServerAdded(
             args.name,
             args.argv,
@@ -362,6 +366,32 @@ class McpService:
             await self._write(ToolUnpinned(args.server, args.tool, _find_place(caller)))
         self.rules.on_changed()
         return McpToolChange(args.server, args.tool, "unpinned")
+
+    @command(
+        "mcp login <name>",
+        example="docs",
+        role=Role.OWNER,
+        effect=ADMINISTERS,
+        writes=False,
+        help=CommandHelp(HelpTopic.ADMIN, "Log in to a server of tools"),
+    )
+    async def login(self, caller: Caller, args: LoginArgs) -> McpLogin:
+        """Log in to a server at an address, by OAuth: open the address that is shown in a browser. Only a terminal has this."""
+        # Imported here: it needs the SDK, which the daemon never imports.
+        from bubbot.features.mcp.child.oauth import ClientIdentity
+        from bubbot.features.mcp.login import log_in
+
+        await self.catch_up()
+        server = self._find_server(args.name)
+        if not server.login:
+            raise CommandRefused("mcp_no_login", name=server.name)
+        identity = ClientIdentity(args.client_id, args.client_secret, args.document)
+        async with self._use_host() as host:
+            try:
+                await log_in(await host.find_place(server), identity, args.port, caller.texts)
+            except McpFailed as error:
+                raise CommandFailed("mcp_failed", name=server.name, problem=error.reason) from None
+        return McpLogin(server.name)
 
     @command(
         "mcp remove <name>",

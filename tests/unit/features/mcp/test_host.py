@@ -69,7 +69,7 @@ async def test_a_call_without_an_answer_costs_itself_alone(tmp_path: Path) -> No
         pid = host.pid
         slow = asyncio.create_task(call(host, "wait"))
         assert await call(host) == "hello"
-        with pytest.raises(McpFailed, match="timed out|no answer"):
+        with pytest.raises(McpFailed, match=r"timed out|no answer"):
             await slow
         assert await call(host) == "hello"
         assert host.pid == pid
