@@ -145,14 +145,14 @@ class OptionalNameArgs(Args, frozen=True):
     name: Annotated[str, Meta(description="the name of the server (default: all of them)", max_length=32)] = ""
 
 
-class ToolArgs(Args, frozen=True):
+class ServerToolArgs(Args, frozen=True):
     """A tool of a server."""
 
     server: ServerName
     tool: Annotated[str, Meta(description="the name that the server has for the tool", min_length=1, max_length=256)]
 
 
-class PinArgs(ToolArgs, frozen=True):
+class PinArgs(ServerToolArgs, frozen=True):
     """A tool to let models call."""
 
     digest: Annotated[
@@ -252,6 +252,7 @@ class McpServerChange(Struct, frozen=True):
         network: the program may use the network.
         workspace: its own folder; empty for an address.
         is_removed: it was removed.
+        enabled: `[mcp]` is on.
     """
 
     name: str

@@ -44,7 +44,7 @@ from bubbot.features.mcp.results import (
     PinArgs,
     SentServerArgs,
     ServerArgs,
-    ToolArgs,
+    ServerToolArgs,
     TypedServerArgs,
 )
 from bubbot.features.mcp.secrets import McpSecrets, ServerSecrets
@@ -357,7 +357,7 @@ class McpService:
         is_direct=True,
         help=CommandHelp(HelpTopic.ADMIN, "Take a tool away from models", (",mcp.unpin docs search",)),
     )
-    async def unpin(self, caller: Caller, args: ToolArgs) -> McpToolChange:
+    async def unpin(self, caller: Caller, args: ServerToolArgs) -> McpToolChange:
         """Take a pinned tool away from models."""
         async with self._lock:
             state = await self.catch_up()
