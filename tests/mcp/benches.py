@@ -18,6 +18,7 @@ from bubbot.features.mcp.service import McpService
 from bubbot.features.mcp.settings import McpSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import ModelSettings
 from tests.approving import ApprovalBench
 from tests.made_settings import make_settings
@@ -57,11 +58,15 @@ class McpBench(ApprovalBench):
 
 
 @asynccontextmanager
-async def mcp_bench(home: Path, script: Mapping[str, Any] | None = None, **settings: Any) -> AsyncIterator[McpBench]:
-    """Open a bot whose tools of others are on; `settings` are those of `[mcp]`."""
+async def mcp_bench(
+    home: Path, script: Mapping[str, Any] | None = None, *sections: SettingsSection, **settings: Any
+) -> AsyncIterator[McpBench]:
+    """Open a bot whose tools of others are on; `settings` are those of `[mcp]`, `sections` those of other features."""
     channel, model = KeptChannel("stdin"), ScriptedModel(script or {})
     wrappers = PortWrappers(channel=lambda _: channel, model=lambda _: model)
-    chosen = make_settings(McpSettings(**{"enabled": True, **settings}), model=ModelSettings(name="scripted"))
+    chosen = make_settings(
+        *sections, McpSettings(**{"enabled": True, **settings}), model=ModelSettings(name="scripted")
+    )
     async with open_app(chosen, Home(home), wrappers=wrappers) as app:
         await app.recover_all()
         bench = McpBench(app, channel, [])

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bubbot.features.mcp.facts import MCP_TAPE
 from bubbot.features.mcp.host import FOLDERS
+from bubbot.features.mcp.secrets import ServerSecrets
+from bubbot.features.otel.settings import OtelSettings
 from bubbot.tape.query import TapeQuery
 from tests.mcp.benches import McpBench, call, http_server, mcp_bench, rule
 
@@ -245,3 +250,62 @@ async def test_a_call_that_is_stopped_leaves_the_next_one_alone(tmp_path: Path) 
         await asyncio.wait_for(running, 10)
         assert (await bench.say("find")).text == "found"
         assert "notes about sun" in (await bench.results())[-1]
+
+
+async def test_the_trace_context_and_the_key_of_a_call_go_along(tmp_path: Path) -> None:
+    rules = script(rule("meta", call("mcp_acting_see_meta"), {"text": "seen"}))
+    otel = OtelSettings.model_validate({"endpoint": "http://127.0.0.1:9", "traceparent": "near"})
+    async with mcp_bench(tmp_path, rules, otel) as bench:
+        await bench.add()
+        await bench.pin("see_meta", reads="yes")
+        await bench.say("meta")
+        shown = (await bench.results())[-1]
+        steps = [entry.payload["data"] for entry in await bench.events("loop.step")]
+        assert f"-{steps[0]['span']}-01" in shown
+        assert "idempotency-key" not in shown
+        await bench.pin("see_meta", once="key")
+        await bench.type(",new")
+        await bench.say("meta")
+        await bench.type(f",approve {bench.card} once")
+        await bench.settle()
+        shown = (await bench.results())[-1]
+        (begin,) = [each for each in await bench.facts("effect.begin") if each["tool"] == "mcp.acting.see_meta"]
+        assert f"'bubbot/idempotency-key': '{begin['key']}'" in shown
+
+
+async def test_a_backup_is_restored_with_the_pins_and_without_secrets_and_verifies(tmp_path: Path) -> None:
+    home, target = tmp_path / "home", tmp_path / "backup"
+    async with mcp_bench(home) as bench:
+        await bench.add()
+        await bench.pin("search", reads="yes")
+        bench.service.secrets.put("acting", ServerSecrets(env={"KEY": "secret-secret"}))
+    run = partial(subprocess.run, capture_output=True, text=True, check=True)
+    bubbot = [sys.executable, "-m", "bubbot"]
+    await asyncio.to_thread(run, [*bubbot, "--home", str(home), "backup", str(target)])
+    found = [file for file in target.rglob("*") if file.is_file() and b"secret-secret" in file.read_bytes()]
+    assert found == []
+    again = tmp_path / "again"
+    await asyncio.to_thread(run, [*bubbot, "--home", str(again), "restore", str(target)])
+    verified = await asyncio.to_thread(run, [*bubbot, "--home", str(again), "tape", "verify"])
+    assert verified.returncode == 0
+    listed = await asyncio.to_thread(run, [*bubbot, "--home", str(again), "mcp", "list", "--json"])
+    assert [server["pinned"] for server in json.loads(listed.stdout)["servers"]] == [1]
+    async with mcp_bench(again) as bench:  # in quarantine the original bot may be using them
+        assert offered(bench) == []
+
+
+async def test_an_erased_chat_takes_what_servers_wanted_along_and_leaves_the_pins(tmp_path: Path) -> None:
+    rules = script(rule("book", call("mcp_acting_book"), {"text": "asked"}))
+    async with mcp_bench(tmp_path, rules) as bench:
+        await bench.add()
+        await bench.pin("book")
+        await bench.say("book it")
+        await bench.type(f",approve {bench.card} once")
+        await bench.settle()
+        (wanted,) = await bench.facts("mcp.wanted")
+        await bench.type(",reset erase confirm=yes")
+        assert await bench.facts("mcp.wanted") == []
+        assert "no server asked" in await bench.type(f",mcp.answer {wanted['id']} name=A guests=2")
+        assert offered(bench) == ["mcp.acting.book"]
+    verify = [sys.executable, "-m", "bubbot", "--home", str(tmp_path), "tape", "verify"]
+    assert (await asyncio.to_thread(subprocess.run, verify, capture_output=True, check=False)).returncode == 0
