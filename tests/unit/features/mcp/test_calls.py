@@ -303,7 +303,7 @@ async def test_an_erased_chat_takes_what_servers_wanted_along_and_leaves_the_pin
         await bench.type(f",approve {bench.card} once")
         await bench.settle()
         (wanted,) = await bench.facts("mcp.wanted")
-        await bench.type(",reset erase confirm=yes")
+        await bench.type(",reset erase")
         assert await bench.facts("mcp.wanted") == []
         assert "no server asked" in await bench.type(f",mcp.answer {wanted['id']} name=A guests=2")
         assert offered(bench) == ["mcp.acting.book"]
