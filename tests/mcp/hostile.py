@@ -258,6 +258,15 @@ def asks_twice() -> None:
     asks(2)
 
 
+def asks_much() -> None:
+    """Ask with a form of 100 KB, and tell what was answered."""
+    call = wait_for_call()
+    schema = {"type": "object", "properties": {"a": {"type": "string", "description": "x" * 100_000}}}
+    send(id="q", method="elicitation/create", params={"message": "Please", "requestedSchema": schema})
+    say(call, json.dumps(receive_answer("q")))
+    work()
+
+
 def wants_url() -> None:
     """Refuse the first call until an address was opened."""
     url = {"mode": "url", "message": "Log in there.", "url": "https://login.example/x", "elicitationId": "1"}
@@ -284,7 +293,7 @@ SERVERS = {
     server.__name__: server
     for server in (
         work, mute, deaf, strict_old, noisy, talkative, long_line, long_text, broken, many_tools, cyclic, endless, twice, deep, dies,
-        killed, closes, liar, shapeless, flood, slow_pattern, wants, asks, asks_twice, wants_url, family,
+        killed, closes, liar, shapeless, flood, slow_pattern, wants, asks, asks_twice, asks_much, wants_url, family,
     )
 }  # fmt: skip
 

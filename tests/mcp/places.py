@@ -17,7 +17,8 @@ from bubbot.features.mcp.child.values import JsonObject, ServerPlace, ToolReply
 from tests.docs.pages import ROOT
 
 CLIENT = Implementation(name="bubbot", version="1.0")
-WAIT = 20.0
+WAIT = 60.0
+"""Seconds that nothing takes unless it hangs, on a busy machine."""
 HOSTILE = Path(__file__).with_name("hostile.py")
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 

@@ -31,12 +31,13 @@ from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRED
+from mcp_types import CONNECTION_CLOSED, HEADER_MISMATCH, INVALID_PARAMS, REQUEST_TIMEOUT, URL_ELICITATION_REQUIRED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from bubbot.features.mcp.child.limits import (
     MAX_DEPTH,
+    MAX_FORM_BYTES,
     MAX_LIST_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_NAME_CHARS,
@@ -235,6 +236,11 @@ class Connection:
         self.protocol_version = ""
         self.server_name = ""
 
+    @property
+    def is_lost(self) -> bool:
+        """Return true if no call can be made any more; another connection is needed."""
+        return self._lost is not None or self._ending.is_set()
+
     async def open(self, timeout: float) -> None:
         """Connect. Raise `McpFailed`, and leave nothing then."""
         opened = asyncio.get_running_loop().create_future()
@@ -247,7 +253,7 @@ class Connection:
         if opened.done() and self._lost is None:
             return
         if not self._runner.done():
-            self._lose(McpFailed(f"it did not answer within {timeout:.3g} seconds", is_gone=True))
+            self._lose(McpFailed("it did not answer in time", is_gone=True))
         await self.close()
         raise self._lost or McpFailed("it closed the connection", is_gone=True)
 
@@ -375,9 +381,8 @@ class Connection:
         """Wait for the end of a call, or for a question within it: then the server waits, and nobody here."""
         asked = asyncio.create_task(call.asked.wait())
         try:
-            await asyncio.wait(
-                {task, asked}, timeout=deadline + GRACE_SECONDS - _now(), return_when=asyncio.FIRST_COMPLETED
-            )
+            until = deadline + (GRACE_SECONDS if self._is_modern else 0)
+            await asyncio.wait({task, asked}, timeout=max(until - _now(), 0), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             task.cancel()
             raise
@@ -421,6 +426,8 @@ class Connection:
                 continue
             if isinstance(result, types.CallToolResult):
                 return _read_reply(result)
+            if len((result.request_state or "").encode(errors="replace")) > MAX_FORM_BYTES:
+                raise McpFailed(f"the state of its question is longer than {format_bytes(MAX_FORM_BYTES)}")
             if result.input_requests:
                 return ToolReply(questions=_read_questions(result.input_requests), state=result.request_state or "")
             given, state = {}, result.request_state or ""
@@ -528,7 +535,11 @@ class Connection:
             call = unasked[0] if len(unasked) == 1 else None
         if call is None:  # of several calls, or of none
             return types.ElicitResult(action="cancel")
-        return types.ElicitResult.model_validate(await call.ask(_read_question("", params)))
+        try:
+            question = _read_question("", params)
+        except McpFailed as failure:
+            return types.ErrorData(code=INVALID_PARAMS, message=failure.reason)
+        return types.ElicitResult.model_validate(await call.ask(question))
 
     async def _answer(
         self, sending: Awaitable[_Result], seconds: float, subject: str, call: _RunningCall | None = None
@@ -676,6 +687,8 @@ def _read_question(key: str, params: types.ElicitRequestParams) -> ElicitedInput
         schema, url = clean_json(params.requested_schema), ""
     if is_deep(schema):
         raise McpFailed(f"the form that it asks for is more than {MAX_DEPTH} values deep")
+    if len(json.dumps(schema)) > MAX_FORM_BYTES:
+        raise McpFailed(f"the form that it asks for is longer than {format_bytes(MAX_FORM_BYTES)}")
     if not key:  # the older protocol has none: the same question has the same key
         key = sha256(json.dumps([message, schema, url], sort_keys=True).encode()).hexdigest()[:16]
     return ElicitedInput(key=key, message=message, schema=schema, url=url)

@@ -18,7 +18,9 @@ MAX_NAME_CHARS = 256
 MAX_DEPTH = 64
 """Values within values, in schemas and structured replies."""
 MAX_QUESTIONS = 20
-MAX_UNASKED_MESSAGES = 10_000
+MAX_FORM_BYTES = 64_000
+"""Bytes of the schema of a question, and of the state that is to be given back with its answer."""
+MAX_UNASKED_MESSAGES = 5_000
 """Notifications and broken messages since the last call began."""
 MAX_ROUNDS = 50
 """How often a server may say within a call that it needs another request and no input."""

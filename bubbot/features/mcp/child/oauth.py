@@ -382,11 +382,12 @@ class _PersonAtBrowser:
         """Show an address of the authorization server."""
         self.on_leave()
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
+        self._listener.expect(self._state)
         await self._show_url(url)
 
     async def wait_for_return(self) -> AuthorizationCodeResult:
         """Wait until the browser ends at the listener, or somebody pastes where it ended."""
-        waiting = [asyncio.ensure_future(self._listener.wait(self._state))]
+        waiting = [asyncio.ensure_future(self._listener.wait())]
         if self._read_address is not None:
             waiting.append(asyncio.ensure_future(self._read_pasted(self._read_address)))
         try:
@@ -449,9 +450,12 @@ class _RedirectListener:
         assert self._runner is not None
         await self._runner.cleanup()
 
-    async def wait(self, state: str) -> dict[str, str]:
-        """Wait for the browser with the state of this login; return what the address says."""
+    def expect(self, state: str) -> None:
+        """Take the browser with the state of this login, from now on."""
         self._state = state
+
+    async def wait(self) -> dict[str, str]:
+        """Wait for the browser; return what the address says."""
         return await self._queries.get()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

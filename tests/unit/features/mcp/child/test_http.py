@@ -194,6 +194,15 @@ async def test_a_server_that_wants_a_login_says_so_without_any_further_request()
     assert {request.path for request in server.requests} == {"/mcp"}
 
 
+async def test_a_result_that_does_not_say_so_is_complete() -> None:
+    async def leave_out(request: RawRequest) -> None:
+        result = {"content": [{"type": "text", "text": "done"}]}
+        await request.answer(json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": result}).encode())
+
+    async with serving(misbehave(leave_out)) as server, connected(place(server)) as connection:
+        assert (await call(connection)).text == "done"
+
+
 async def test_nobody_there_is_said_at_once() -> None:
     with pytest.raises(McpFailed, match="it cannot be reached: All connection attempts failed"):
         async with connected(ServerPlace("x", url="http://127.0.0.1:1/mcp")):

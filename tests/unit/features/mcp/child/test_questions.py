@@ -136,6 +136,25 @@ async def test_sampling_and_roots_in_a_result_are_refused_in_words(method: str, 
             await call(connection)
 
 
+async def test_a_form_or_a_state_without_measure_is_refused_in_words() -> None:
+    long = {**QUESTION, "params": {**QUESTION["params"], "requestedSchema": {**ASKED_SCHEMA, "x": "y" * 70_000}}}
+    for handler, reason in (
+        (asking(long), "the form that it asks for is longer than 64 kB"),
+        (asking(QUESTION, state="s" * 70_000), "the state of its question is longer than 64 kB"),
+        (asking(*[QUESTION] * 21), "it asks more than 20 questions at once"),
+    ):
+        async with serving(handler) as server, connected(ServerPlace("x", url=server.url())) as connection:
+            with pytest.raises(McpFailed, match=reason):
+                await call(connection)
+
+
+async def test_an_old_server_is_told_that_its_form_has_no_measure() -> None:
+    async with connected(hostile("asks_much")) as connection:
+        reply = await call(connection)
+
+    assert "the form that it asks for is longer than" in reply.text
+
+
 async def test_a_wrong_answer_is_refused_before_anything_is_sent() -> None:
     async with serving(asking(QUESTION)) as server, connected(ServerPlace("x", url=server.url())) as connection:
         with pytest.raises(McpFailed, match="an answer has an action"):

@@ -69,7 +69,7 @@ async def test_a_server_that_does_not_start_says_why(argv: tuple[str, ...], reas
 
 async def test_a_mute_server_costs_the_timeout_of_the_connection_and_is_ended() -> None:
     before = children()
-    with pytest.raises(McpFailed, match=r"it did not answer within 0\.5 seconds"):
+    with pytest.raises(McpFailed, match="it did not answer in time"):
         async with connected(hostile("mute"), timeout=0.5):
             pass
 
@@ -84,7 +84,7 @@ async def test_a_mute_server_costs_the_timeout_of_the_connection_and_is_ended() 
         ("dies", "it ended with status 7: out of luck", True),
         ("killed", "it was ended by signal 9", True),
         ("closes", "it closed its output", True),
-        ("flood", "it sent 10000 messages that nobody asked for", True),
+        ("flood", "it sent 5000 messages that nobody asked for", True),
         ("liar", "tool work: no answer in time", False),
         ("shapeless", "its answer is not as the protocol says", False),
     ],
@@ -96,7 +96,7 @@ async def test_what_a_server_does_wrong_in_a_call_fails_this_call_in_words(
         with pytest.raises(McpFailed, match=re.escape(reason)) as failure:
             await call(connection, timeout=1.0 if name == "liar" else WAIT)
 
-        assert failure.value.is_gone == is_gone
+        assert (failure.value.is_gone, connection.is_lost) == (is_gone, is_gone)
         if is_gone:
             with pytest.raises(McpFailed, match=re.escape(reason)):
                 await connection.list_tools()
