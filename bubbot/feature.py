@@ -91,6 +91,7 @@ class Kernel:
         first_session: returns a session by the first id of its chat, as it is stored; people may name either.
         restart: lets the daemon start again in this process, once its turns have ended; another bot goes on as it is.
         list_tools: returns all tools of the bot, under the settings in force.
+        renew_tools: lets the bot build the features' tools again, as a reload does, for turns that begin from now on.
         strategies: the context strategies.
         recompose: builds the request of a recorded step as this code would; None for features that stay when settings change.
         ask: asks people a question with a card; None without approvals.
@@ -122,6 +123,7 @@ class Kernel:
     find_texts: Callable[[str, str, str], Awaitable[Texts]]
     restart: Callable[[], None] = lambda: None
     list_tools: Callable[[], Sequence[Tool]] = tuple
+    renew_tools: Callable[[], None] = lambda: None
     strategies: ContextStrategies = KERNEL_STRATEGIES
     find_heads: FindHeads = find_no_heads
     may_read: MayRead = may_read_nothing

@@ -129,6 +129,12 @@ def reconfigure(level: str, secrets: Sequence[str]) -> None:
             logging.getLogger(name).setLevel(LEVELS[level])
 
 
+def hide(secrets: Sequence[str]) -> None:
+    """Hide these secrets as well from now on; before `setup`, do nothing."""
+    if (handler := _installed()) is not None and not {*secrets} <= {*handler.redactor.secrets}:
+        handler.hide(secrets)
+
+
 def is_configured() -> bool:
     return _installed() is not None
 
@@ -211,6 +217,10 @@ class StderrHandler(logging.StreamHandler[TextIO]):
         with self.lock or nullcontext():
             self._threshold, self.redactor = threshold, redactor
             self.setFormatter(self._form(redactor, self._zone))
+
+    def hide(self, secrets: Sequence[str]) -> None:
+        """Hide further secrets."""
+        self.reconfigure(self._threshold, Redactor((*self.redactor.secrets, *secrets)))
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._follows_stderr:

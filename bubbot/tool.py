@@ -12,20 +12,24 @@ from bubbot.arguments.fields import (
     Args,
     ArgumentField,
     ArgumentProblem,
+    JsonArgs,
     build_schema,
     drop_joining_words,
     dump_args,
     fields_of,
+    fields_of_schema,
     form_fields,
     parse_args,
+    read_json_texts,
     require_args,
     write_given,
 )
 from bubbot.errors import ConfigError, ToolError, ToolRetry
+from bubbot.json_schema import find_misfits
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolSpec
 from bubbot.ports.turn import Turn
-from bubbot.tape.entry import canonical
+from bubbot.tape.entry import JsonObject, canonical
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 
@@ -176,20 +180,29 @@ ADMINISTERS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.ADMINISTRATIO
 
 
 class GrantKind(StrEnum):
-    """What a standing grant covers: one exact list of arguments, or everything at one destination."""
+    """What a standing grant covers: one exact list of arguments, everything at one destination, or one pinned tool.
+
+    A pinned tool is one of somebody else, as an owner pinned it: its value is `server/tool@digest`. It is no destination, so
+    that it never counts as exactly what a call acts on.
+    """
 
     ARGUMENTS = "arguments"
     DOMAIN = "domain"
     FOLDER = "folder"
     RECIPIENT = "recipient"
+    PINNED = "pinned"
 
 
 @dataclass(frozen=True, slots=True)
 class GrantTarget:
-    """What a call acts on, as a standing grant names it: `value` is the digest of arguments, a domain, a path or a chat."""
+    """What a call acts on, as a standing grant names it: `value` is the digest of arguments, a domain, a path, a chat or a pinned tool."""
 
     kind: GrantKind
     value: str
+
+    def is_exactly(self, value: str) -> bool:
+        """Return true if a grant with this value names exactly what the call acts on, not more than that."""
+        return value == self.value and self.kind is not GrantKind.PINNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +220,7 @@ class CallPlan:
         site: the registrable domain of that address; empty without one.
         query: the words that the call sends to others to look for. As with an address, words that the model composed may
             carry what it knows.
+        bits: how much the choice of its other values, such as numbers and the tool itself, may tell others, in a call that only reads.
         state: what the details rest on, such as the digest of a file: the call runs only while it is the same.
     """
 
@@ -217,6 +231,7 @@ class CallPlan:
     site: str = ""
     query: str = ""
     state: str = ""
+    bits: float = 0.0
 
 
 ToolOutput: TypeAlias = str | RerunModel
@@ -252,6 +267,7 @@ class Tool:
         form: the arguments that plain words fill, as `<source> to <reader> [role]`; empty: the required ones.
         stops_tasks: who types it does not wait for a turn with which a task goes on: that is stopped first.
         is_for_people: no model is shown what people type to it, nor what it answers; see `bubbot.tape.withheld`.
+        schema: the JSON Schema of its arguments if `args` is `JsonArgs`; it refers to no other document. None for other tools.
     """
 
     name: str
@@ -272,15 +288,18 @@ class Tool:
     form: str = ""
     stops_tasks: bool = False
     is_for_people: bool = False
+    schema: JsonObject | None = None
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` if `args` is no class of arguments, such as a pydantic model of an installed package."""
         require_args(f"the tool {self.name}", self.args)
+        if (self.schema is not None) is not (self.args is JsonArgs):
+            raise ConfigError(f"the tool {self.name} needs both JsonArgs and a schema, or neither")
 
     @property
     def fields(self) -> Mapping[str, ArgumentField]:
         """Its arguments, by name."""
-        return fields_of(self.args)
+        return fields_of(self.args) if self.schema is None else fields_of_schema(self.schema)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -316,7 +335,9 @@ class Tool:
 
     def spec(self) -> ToolSpec:
         """Build the tool's spec as a provider sees it."""
-        return ToolSpec(self.provider_name, self.summary, build_schema(self.args))
+        return ToolSpec(
+            self.provider_name, self.summary, build_schema(self.args) if self.schema is None else self.schema
+        )
 
     def parse(self, arguments: str) -> Args:
         """Parse and validate the arguments that a model wrote. Raise `ToolRetry` with what to fix."""
@@ -330,7 +351,25 @@ class Tool:
 
     def validate(self, values: dict[str, Any]) -> Args:
         """Validate the arguments. Raise `ArgumentsInvalid` with each wrong field, its value and what it must be."""
+        if self.schema is not None:
+            return self._validate_json(self.schema, values)
         return validate_args(self.name, self.args, drop_joining_words(self.form, values))
+
+    def _validate_json(self, schema: JsonObject, values: Mapping[str, Any]) -> Args:
+        """Validate arguments by the schema, after reading as JSON the texts that people type for other types."""
+        read = read_json_texts(schema, values)
+        try:
+            problems = find_misfits(read, schema)
+        except TimeoutError as error:
+            raise ToolRetry(
+                f"{self.name}: {error}: whether the arguments fit is not known, so it was not called"
+            ) from error
+        if problems:
+            raise ArgumentsInvalid(
+                f"{self.name}: {'; '.join(problems)}",
+                tuple(ArgumentProblem("", "rule", read, reason=each) for each in problems),
+            )
+        return JsonArgs(read)
 
 
 async def plan_call(turn: Turn, tool: Tool, args: Any) -> CallPlan:

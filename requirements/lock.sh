@@ -56,7 +56,7 @@ for subject, lock, target in (
     ("What the charts of `usage` need", f"{sys.argv[1]}/charts.txt", "bubbot/features/usage/requirements.txt"),
     ("What recall by meaning needs", f"{sys.argv[1]}/embeddings.txt", "bubbot/models/embeddings/requirements.txt"),
     ("What `[tools.web]` needs", f"{sys.argv[1]}/web.txt", "bubbot/features/web/requirements.txt"),
-    ("What the sandbox `landlock` of `[tools.shell]` needs", f"{sys.argv[1]}/sandbox.txt", "bubbot/features/shell/requirements.txt"),
+    ("What the sandbox `landlock` of `[tools.shell]` needs", f"{sys.argv[1]}/sandbox.txt", "bubbot/sandbox/requirements.txt"),
     ("What `[otel]` needs", f"{sys.argv[1]}/otel.txt", "bubbot/features/otel/requirements.txt"),
 ):
     added = sorted(pin for pin in pins(lock) if pin[0] not in base)

@@ -21,12 +21,12 @@ from tests.made_settings import make_settings
 ON = [
     *(
         section.model_validate({"enabled": True})
-        for path, section in own_sections().items()
-        if path.startswith("tools.")
+        for section in own_sections().values()
+        if (switch := section.model_fields.get("enabled")) is not None and switch.default is False
     ),
     AgentsSettings.model_validate({"rosi": {}}),
 ]
-"""The sections of the tools that are off by default; without an agent there is none for orders."""
+"""The sections of what is off by default; without an agent there is none for orders."""
 
 
 @cache

@@ -68,7 +68,7 @@ from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
-from bubbot.tool import Tool
+from bubbot.tool import Tool, Toolbox
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +182,36 @@ class Bot:
     def tape(self, session: str) -> TapeService:
         return _session_tape(self.store, self.channel_factory.references, self.workspace, session)
 
+    def renew_sessions(self, settings: Settings) -> Toolbox:
+        """Build what turns need under these settings; each session uses it from its next turn on."""
+        for channel_runtime in self.channel_runtimes.values():
+            self.join(channel_runtime)
+        deps, toolbox = build_session_deps(settings, self.turn_services, self.current_models.in_use)
+        links = {name: channel_runtime.link for name, channel_runtime in self.channel_runtimes.items()}
+        self.runtime.reload(links, deps)
+        for channel_runtime in self.channel_runtimes.values():
+            channel_runtime.open_gate(
+                self.runtime,
+                self.turn_services.texts,
+                activity=self.turn_services.activity,
+                report=self.turn_services.report,
+                zone=ZoneInfo(settings.bot.timezone),
+                notify_owner=OwnerChat(self.channel_runtimes, BUDGET_TAPE, self.turn_services.texts).notify,
+                decide_press=self.features.decide_press,
+            )
+        return toolbox
+
+    def list_commands(self, toolbox: Toolbox) -> list[CommandInfo]:
+        """List the commands for the menus of platforms."""
+        texts, languages = self.turn_services.texts, menu_languages(self.channel_runtimes)
+        agents = self.runtime.deps.agents
+        return [*list_commands(toolbox, texts, languages), *agents.list_commands(texts, languages)]
+
+    def renew_tools(self) -> None:
+        """Build the tools again under the settings in force, because a feature has others now; as a reload does."""
+        toolbox = self.renew_sessions(self.health_collector.settings)
+        self.commands[:] = self.list_commands(toolbox)
+
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
         """Take up a session, deliver its pending messages and queue its open inbounds.
 
@@ -229,6 +259,22 @@ class Bot:
         if result is None:
             raise ConfigError(f"the message {inbound.external_id} was accepted before")
         return await result
+
+
+class _ToolRenewal:
+    """Builds the tools of a bot again, once it is open."""
+
+    def __init__(self) -> None:
+        self._bot: Bot | None = None
+
+    def begin(self, bot: Bot) -> Bot:
+        """Take and return the bot. While it was being opened nothing was to be done: its tools are built last."""
+        self._bot = bot
+        return bot
+
+    def renew(self) -> None:
+        if self._bot is not None:
+            self._bot.renew_tools()
 
 
 @asynccontextmanager
@@ -329,7 +375,7 @@ async def open_bot(
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes, texts)
         owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
-        projections, restart = ProjectionRunner(), asyncio.Event()
+        projections, restart, renewal = ProjectionRunner(), asyncio.Event(), _ToolRenewal()
         read_session = session_reader(
             partial(_session_tape, store, installed.references, workspace), may_read, partial(first_session, store)
         )
@@ -359,6 +405,7 @@ async def open_bot(
             current_session=directory.current_session,
             first_session=partial(first_session, store),
             restart=restart.set,
+            renew_tools=renewal.renew,
         )
         bot_features = BotFeatures(
             kernel,
@@ -457,22 +504,24 @@ async def open_bot(
             models.loading_names,
         )
         watch = HealthCollector(base_store, home, sources, settings, texts, now=now, restored=restored)
-        yield Bot(
-            store,
-            base_store,
-            models,
-            runtime,
-            channel_runtimes,
-            workspace,
-            commands,
-            group,
-            maker,
-            shared,
-            bot_features,
-            directory,
-            wrappers,
-            watch,
-            restart,
+        yield renewal.begin(
+            Bot(
+                store,
+                base_store,
+                models,
+                runtime,
+                channel_runtimes,
+                workspace,
+                commands,
+                group,
+                maker,
+                shared,
+                bot_features,
+                directory,
+                wrappers,
+                watch,
+                restart,
+            )
         )
 
 

@@ -12,34 +12,27 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from zoneinfo import ZoneInfo
 
 from bubbot import log as logs
-from bubbot.app.bot import menu_languages
 from bubbot.app.channels import ChannelTable, admission_settings, channel_policy, channel_tables
 from bubbot.app.config_view import CONFIG_TAPE, ConfigLoaded, ConfigRefused, ConfigView
 from bubbot.app.daemon import Daemon
 from bubbot.app.models import ModelSet, choose_models
 from bubbot.app.tapes import now
-from bubbot.app.turns import build_session_deps
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.feature import Apply
 from bubbot.features.attachments.settings import AttachmentSettings
-from bubbot.features.conversation.help import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
-from bubbot.gateway.owner import OwnerChat
 from bubbot.ports.channel import Channel, HasCommandMenu, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.settings import ReloadResult
-from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.recovery import find_open_work
 from bubbot.server.paths import check_paths
 from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.service import session_tape
-from bubbot.tool import Toolbox
 
 log = logging.getLogger(__name__)
 
@@ -294,10 +287,9 @@ class Reloader:
                 )
         plan.apply_features()
         old_models = app.current_models.replace(plan.models) if plan.models is not None else None
-        toolbox = await self._renew_sessions(settings)
+        toolbox = app.renew_sessions(settings)
         app.health_collector.settings = settings
-        texts, languages = app.turn_services.texts, menu_languages(app.channel_runtimes)
-        commands = [*list_commands(toolbox, texts, languages), *app.runtime.deps.agents.list_commands(texts, languages)]
+        commands = app.list_commands(toolbox)
         app.runtime.deps.agents.log_unknown_names()
         have_commands_changed = commands != app.commands
         app.commands[:] = commands
@@ -324,25 +316,6 @@ class Reloader:
             channel = self._daemon.bot.channel_runtimes[name].channel
             if isinstance(channel, HasCommandMenu):
                 self._run_later(update(name, channel))
-
-    async def _renew_sessions(self, settings: Settings) -> Toolbox:
-        """Apply the new settings to every session from its next turn on."""
-        app = self._daemon.bot
-        for channel_runtime in app.channel_runtimes.values():
-            app.join(channel_runtime)
-        deps, toolbox = build_session_deps(settings, app.turn_services, app.current_models.in_use)
-        app.runtime.reload({name: channel_runtime.link for name, channel_runtime in app.channel_runtimes.items()}, deps)
-        for channel_runtime in app.channel_runtimes.values():
-            channel_runtime.open_gate(
-                app.runtime,
-                app.turn_services.texts,
-                activity=app.turn_services.activity,
-                report=app.turn_services.report,
-                zone=ZoneInfo(settings.bot.timezone),
-                notify_owner=OwnerChat(app.channel_runtimes, BUDGET_TAPE, app.turn_services.texts).notify,
-                decide_press=app.features.decide_press,
-            )
-        return toolbox
 
     async def _start_channel(self, name: str, *, added: bool) -> None:
         """Start a channel and resume its pending messages; for an added one also work that an earlier process left

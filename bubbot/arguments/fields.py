@@ -5,6 +5,7 @@ A class of arguments is an `Args`, whose fields have `msgspec.Meta` with a descr
 
 from __future__ import annotations
 
+import json
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,8 @@ import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 
 from bubbot.errors import ConfigError
-from bubbot.tape.entry import JsonObject, encode
+from bubbot.json_schema import refuse_constant
+from bubbot.tape.entry import JsonObject, encode, thaw
 
 
 class Args(Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +45,16 @@ class Args(Struct, frozen=True, forbid_unknown_fields=True):
 
 class NoArguments(Args, frozen=True):
     """The arguments of commands that take none."""
+
+
+class JsonArgs(Args, frozen=True):
+    """Arguments that a JSON Schema declares and no class of ours, as those of tools of others.
+
+    Attributes:
+        values: by the names of the schema.
+    """
+
+    values: JsonObject
 
 
 ONE_A_LINE = "one a line"
@@ -253,12 +265,14 @@ def _explain(field: ArgumentField, value: Any) -> ArgumentProblem:
 
 def dump_args(args: Args) -> dict[str, Any]:
     """Return all arguments as JSON values, those with their default, too: the digest of a call is made of this."""
-    dumped: dict[str, Any] = msgspec.to_builtins(args)
+    dumped: dict[str, Any] = msgspec.to_builtins(args.values if isinstance(args, JsonArgs) else args, enc_hook=thaw)
     return dumped
 
 
 def dump_given(args: Args) -> dict[str, Any]:
     """Return the arguments that differ from their default as JSON values."""
+    if isinstance(args, JsonArgs):
+        return dump_args(args)
     default = {field.encode_name: field.default for field in _declared(type(args))}
     return {
         name: value for name, value in dump_args(args).items() if default[name] is NODEFAULT or value != default[name]
@@ -304,6 +318,41 @@ def build_schema(args: type[Args]) -> JsonObject:
     properties = {name: _trim(own["properties"][name], field.annotation) for name, field in fields_of(args).items()}
     rest = {"required": own["required"], "type": "object", "$defs": types}
     return {"properties": properties, **{key: part for key, part in rest.items() if part}}
+
+
+_SCHEMA_TYPES: Mapping[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
+
+
+def fields_of_schema(schema: JsonObject) -> Mapping[str, ArgumentField]:
+    """Return the arguments that a JSON Schema of an object declares, by their names. Lists and tables are typed as JSON."""
+    properties, required = schema.get("properties"), schema.get("required") or ()
+    return {
+        name: ArgumentField(
+            name, _SCHEMA_TYPES.get(str(_part(each, "type")), str), name in required, str(_part(each, "description"))
+        )
+        for name, each in (properties if isinstance(properties, Mapping) else {}).items()
+    }
+
+
+def read_json_texts(schema: JsonObject, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with the texts read as JSON for which a JSON Schema wants another type, as people and some models write them."""
+    properties = schema.get("properties")
+    found = {}
+    for name, value in values.items():
+        wanted = _part(properties.get(name), "type") if isinstance(properties, Mapping) else ""
+        found[name] = _read_json(value) if isinstance(value, str) and wanted and "string" not in wanted else value
+    return found
+
+
+def _part(schema: object, key: str) -> Any:
+    return schema.get(key, "") if isinstance(schema, Mapping) else ""
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return text  # the schema says what is wrong with it
 
 
 def _trim(schema: Mapping[str, Any], kind: Any) -> dict[str, Any]:

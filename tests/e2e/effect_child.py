@@ -62,8 +62,9 @@ class SensibleModel:
     """A model that does each kind of thing for a message `act N`, and again what it is told has not happened or is unknown,
     until it is told that nobody knows."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, prefix: str = "act_") -> None:
         self._model = model
+        self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -74,16 +75,22 @@ class SensibleModel:
         found = re.search(r"(act|say) \d+$", str(request.messages[prompt]["content"]))
         text, after = found[0] if found else "", request.messages[prompt + 1 :]
         asked = [call for message in after for call in message.get("tool_calls", ())]
-        kinds = {call["id"]: call["function"]["name"].removeprefix("act_") for call in asked}
+        kinds = {call["id"]: call["function"]["name"].removeprefix(self._prefix) for call in asked}
         told = [(kinds[message["tool_call_id"]], message["content"]) for message in after if message["role"] == "tool"]
-        settled = {kind for kind, content in told if content.startswith(FINAL) or "was not run again" in content}
+        settled = {kind for kind, content in told if _is_final(content) or "was not run again" in content}
         left = [kind for kind in KINDS if kind not in settled] if text.startswith("act") else []
         steps = sum("tool_calls" in message for message in after)
         if left and steps < MAX_STEPS:
-            calls = [ToolCall(f"c{steps}{kind}", f"act_{kind}", json.dumps({"text": text})) for kind in left]
+            calls = [ToolCall(f"c{steps}{kind}", f"{self._prefix}{kind}", json.dumps({"text": text})) for kind in left]
             yield ModelReply("", tuple(calls), "tool_calls", Usage(1, 1), "sensible")
         else:
             yield ModelReply(f"answer to <{text}>", usage=Usage(1, 1), model="sensible")
+
+
+def _is_final(content: str) -> bool:
+    """Return true for a result that says that it happened; below the line about its source if it is a server's."""
+    head, _, rest = content.partition("\n  ")
+    return head.startswith(FINAL) or rest.startswith(FINAL)
 
 
 async def run_without_begin(_: EffectRun, call: ToolInvocation) -> ToolOutput:

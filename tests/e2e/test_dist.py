@@ -87,7 +87,7 @@ def test_the_wheel_has_everything_that_is_no_module(wheel: zipfile.ZipFile) -> N
     assert {
         "scripts/bubbot",
         "share/man/man1/bubbot.1",
-        "bubbot/features/shell/requirements.txt",
+        "bubbot/sandbox/requirements.txt",
         "bubbot/features/usage/requirements.txt",
         "bubbot/features/otel/requirements.txt",
         "bubbot/models/embeddings/requirements.txt",

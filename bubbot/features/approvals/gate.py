@@ -309,7 +309,7 @@ class CallGate:
         quote = shown.find_quote(plan.address) if plan.address else None
         query_bits: float | None = 0.0
         cost = spent = 0.0
-        if shown.world and (plan.address or plan.query):
+        if shown.world and (plan.address or plan.query or plan.bits):
             checks = await _read_window_checks(turn)
             spent = sum(check.fact.told_bits for check in checks)
             answered = min(turn.root.message_ids, default=0)
@@ -321,6 +321,7 @@ class CallGate:
             is_repeated = any(each.digest == digest for each in ran)
             if quote is not None and (is_repeated or not quote.is_asked):
                 cost = math.log2(quote.choices + 1)
+            cost += plan.bits
         approved = turn.find_metadata(ApprovedCalls)
         people = min(shown.people, key=lambda pair: list(Role).index(pair[1]), default=None)
         return CallFacts(
@@ -344,7 +345,7 @@ class CallGate:
         """Return the best grant for a call. A job has its own and no others of people: they were approved with it."""
         before = [*turn.allowed_before, *(self._find_job_grants(turn) if is_job(turn) else ())]
         found = [
-            MatchedGrant(0, bool(target and item.value == target.value))
+            MatchedGrant(0, target is not None and target.is_exactly(item.value))
             for item in before
             if item.tool == tool.name and _allows(item.value, target)
         ]

@@ -57,7 +57,7 @@ class GrantRow(Struct, frozen=True):
     Attributes:
         number: names it.
         tool: the tool.
-        kind: of what it covers: arguments, domain, folder or recipient.
+        kind: of what it covers: arguments, domain, folder, recipient or pinned.
         value: what it covers; for arguments their digest.
         session: the chat in which it counts until a new conversation begins there; None: everywhere and always.
         by: who gave it, as channel and id.

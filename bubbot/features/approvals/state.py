@@ -66,7 +66,7 @@ class ApprovalState(FactState, dict=True):
             return
         for value in _covering_values(target):
             for grant in self.by_target.get((tool, target.kind, value), ()):
-                yield grant, MatchedGrant(grant.id, value == target.value)
+                yield grant, MatchedGrant(grant.id, target.is_exactly(value))
 
     @singledispatchmethod
     def fold(self, fact: Any, cited: Cited[Any], /) -> None:

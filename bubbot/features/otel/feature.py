@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, Labe
 from bubbot.features.otel.settings import AUTO, OtelSettings
 from bubbot.features.otel.state import OTEL_METRICS, ExportState
 from bubbot.log import Redactor
-from bubbot.middleware import CallNext, ModelCall
+from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.health import Outage
 from bubbot.ports.model import CALL_HEADERS, ModelReply
@@ -26,6 +26,7 @@ from bubbot.settings.loader import Settings
 from bubbot.tape.entry import Kind
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import TapeQuery
+from bubbot.tool import ToolOutput
 
 if TYPE_CHECKING:
     from bubbot.features.otel.content import Exposure
@@ -56,6 +57,12 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
     return OtelFeature(kernel, OtelConfig.of(settings)).feature()
 
 
+class StepSpan(NamedTuple):
+    """The span of the running step of a turn, 16 hex digits."""
+
+    id: str
+
+
 class OtelFeature:
     """Sends turns and judgements to a receiver while it is on.
 
@@ -79,6 +86,7 @@ class OtelFeature:
             name="otel",
             on_merged=(self._wake,) if self._config.settings.url else (),
             around_model=(self._trace_call,) if self._config.settings.names_spans else (),
+            around_tool=(self._trace_tool,) if self._config.settings.names_spans else (),
             background={"export of traces": self._run, "export of judgements": self._run_labels},
             health=lambda context: self.state.report(context, self._config.settings.url),
             metrics=OTEL_METRICS,
@@ -91,7 +99,22 @@ class OtelFeature:
         from bubbot.features.otel.propagation import make_call_headers
 
         call.span = call.span or self._kernel.new_id()[:16]
+        call.turn.metadata[StepSpan] = StepSpan(call.span)
         token = CALL_HEADERS.set(make_call_headers(call.turn.root.id, call.span, self._config.settings.traceparent))
+        try:
+            return await call_next(call)
+        finally:
+            CALL_HEADERS.reset(token)
+
+    async def _trace_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
+        """Let servers of tools know the span of the step whose model calls them."""
+        from bubbot.features.otel.propagation import make_call_headers
+
+        step = call.turn.metadata.get(StepSpan)
+        if call.call is None or step is None:
+            return await call_next(call)
+        headers = make_call_headers(call.turn.root.id, step.id, self._config.settings.traceparent)
+        token = CALL_HEADERS.set(headers)
         try:
             return await call_next(call)
         finally:

@@ -14,7 +14,7 @@ async def check_shell(home: HomeReader) -> list[Finding]:
     if not isinstance(settings, ShellSettings) or not settings.enabled:
         return []
     # Imported here: `bubbot status` loads the checks, and asks none of them.
-    from bubbot.features.shell.sandbox import SandboxUnusable, choose_sandbox
+    from bubbot.sandbox.sandbox import SandboxUnusable, choose_sandbox
 
     try:
         sandbox = await choose_sandbox(settings)
@@ -36,7 +36,7 @@ async def check_shell(home: HomeReader) -> list[Finding]:
 
 
 def _find_fix(settings: ShellSettings) -> str:
-    from bubbot.features.shell.sandbox import format_bubblewrap_command, format_install_command, has_landlock_package
+    from bubbot.sandbox.sandbox import format_bubblewrap_command, format_install_command, has_landlock_package
 
     if settings.sandbox in ("auto", "bwrap") and (command := format_bubblewrap_command()):
         return command

@@ -14,12 +14,12 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_tools
 from bubbot.errors import CommandRefused
 from bubbot.features.shell.runner import ProgramEnd
-from bubbot.features.shell.sandbox import Sandbox, SandboxUnusable
 from bubbot.features.shell.service import ProgramResult, ShellJob, ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.formatting import replace_controls
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
+from bubbot.sandbox.sandbox import Sandbox, SandboxUnusable
 from bubbot.tool import (
     INSIDE,
     READS_STORED,

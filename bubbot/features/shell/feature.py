@@ -68,7 +68,7 @@ class ShellFeature:
     async def _lifespan(self) -> AsyncIterator[None]:
         """Try the sandbox at the start, so that the log says at once why nothing runs; end every program at the end."""
         if self._service is not None:
-            from bubbot.features.shell.sandbox import SandboxUnusable
+            from bubbot.sandbox.sandbox import SandboxUnusable
 
             with suppress(SandboxUnusable):
                 await self._service.find_sandbox()

@@ -12,8 +12,8 @@ from typing import Self
 
 from msgspec import Struct
 
-from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, make_workspace, program_environment
 from bubbot.formatting import clean, replace_controls
+from bubbot.sandbox.sandbox import ProgramLimits, Sandbox, SandboxUnusable, make_workspace, program_environment
 from bubbot.texts import Texts
 
 CHUNK_BYTES = 65_536

@@ -12,9 +12,9 @@ from msgspec import Struct
 from bubbot.command import Caller
 from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramEnd, RunningProgram, start_program
-from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, choose_sandbox
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.ports.channel import workspace_folder
+from bubbot.sandbox.sandbox import ProgramLimits, Sandbox, SandboxUnusable, choose_sandbox
 
 log = logging.getLogger(__name__)
 

@@ -220,6 +220,7 @@ class TestPackages:
                 "schedule",
                 "tasks",
                 "budget",
+                "mcp",
                 "otel",
             ]
             assert last.trouble.startswith("The feature plants cannot report its health (")

@@ -558,6 +558,7 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 
 BUILT = (
+    "mcp_state_",
     "branch_mark_",
     "branch_effect_",
     "trace_file_",

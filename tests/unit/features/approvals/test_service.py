@@ -195,6 +195,12 @@ class TestState:
         assert not covers(GrantTarget(domain, "example.org"), GrantTarget(domain, "evil.example.org"))
         assert not covers(GrantTarget(domain, "example.org"), GrantTarget(GrantKind.RECIPIENT, "example.org"))
 
+    def test_a_pinned_tool_is_covered_as_it_was_pinned_and_is_no_exact_destination(self) -> None:
+        pinned = GrantTarget(GrantKind.PINNED, "post/send@1234")
+        assert covers(pinned, pinned)
+        assert not pinned.is_exactly("post/send@1234")
+        assert not covers(pinned, GrantTarget(GrantKind.PINNED, "post/send@5678"))
+
     def test_the_number_of_grants_does_not_matter(self) -> None:
         class Counting(dict[Any, Any]):
             reads = 0

@@ -18,7 +18,6 @@ from bubbot.features.files.roots import FileRoots
 from bubbot.features.files.service import FileService
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.shell.commands import shell_tools
-from bubbot.features.shell.sandbox import make_workspace
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.gateway.directory import ChannelDirectory
@@ -26,6 +25,7 @@ from bubbot.middleware import ToolInvocation
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import ShownEntries
+from bubbot.sandbox.sandbox import make_workspace
 from bubbot.tool import Tool
 from tests.approving import ApprovalBench, approving
 from tests.turns import Played, calls, says

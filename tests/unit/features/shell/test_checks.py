@@ -28,7 +28,7 @@ def test_nothing_is_said_of_what_is_off(home: Home) -> None:
 
 @plants("shell.unusable")
 def test_a_sandbox_that_does_not_work(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bubbot.features.shell.sandbox.find_bubblewrap", lambda: None)
+    monkeypatch.setattr("bubbot.sandbox.sandbox.find_bubblewrap", lambda: None)
     finding = check(home, "enabled = true", 'sandbox = "bwrap"')["shell.unusable"]
     assert finding.level == "problem"
     assert "bubblewrap is not installed" in finding.cause
@@ -39,14 +39,14 @@ def test_a_sandbox_that_does_not_work(home: Home, monkeypatch: pytest.MonkeyPatc
     )
     monkeypatch.setattr(shutil, "which", lambda _: None)
     assert "config.toml" in check(home, "enabled = true", 'sandbox = "bwrap"')["shell.unusable"].fix
-    monkeypatch.setattr("bubbot.features.shell.sandbox.has_landlock_package", lambda: False)
+    monkeypatch.setattr("bubbot.sandbox.sandbox.has_landlock_package", lambda: False)
     assert "--require-hashes" in check(home, "enabled = true", 'sandbox = "landlock"')["shell.unusable"].fix
 
 
 @plants("shell.ok", "shell.root", "shell.no_sandbox")
 def test_a_sandbox_that_works(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bubbot.features.shell.sandbox.find_bubblewrap", lambda: "/usr/bin/bwrap")
-    monkeypatch.setattr("bubbot.features.shell.sandbox.probe", works)
+    monkeypatch.setattr("bubbot.sandbox.sandbox.find_bubblewrap", lambda: "/usr/bin/bwrap")
+    monkeypatch.setattr("bubbot.sandbox.sandbox.probe", works)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert {name: one.level for name, one in check(home, "enabled = true").items()} == {"shell.ok": "ok"}
     monkeypatch.setattr(os, "geteuid", lambda: 0)

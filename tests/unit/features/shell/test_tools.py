@@ -20,21 +20,21 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.shell import sandbox as sandboxes
 from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramOutput
-from bubbot.features.shell.sandbox import (
+from bubbot.features.shell.service import ShellService, TooManyJobs
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.ports.channel import Role, session_folder
+from bubbot.sandbox import sandbox as sandboxes
+from bubbot.sandbox.sandbox import (
     BubblewrapSandbox,
     ConfinedSandbox,
     SandboxUnusable,
     choose_sandbox,
     make_workspace,
 )
-from bubbot.features.shell.service import ShellService, TooManyJobs
-from bubbot.features.shell.settings import ShellSettings
-from bubbot.ports.channel import Role, session_folder
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts

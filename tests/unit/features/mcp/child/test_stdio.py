@@ -17,8 +17,8 @@ import pytest
 from bubbot.features.mcp.child import connection as connections
 from bubbot.features.mcp.child import limits, stdio
 from bubbot.features.mcp.child.values import McpFailed, ServerPlace
-from bubbot.features.shell.sandbox import ProgramLimits, choose_sandbox, make_workspace, program_environment
 from bubbot.features.shell.settings import ShellSettings
+from bubbot.sandbox.sandbox import ProgramLimits, choose_sandbox, make_workspace, program_environment
 from tests import sandboxes
 from tests.docs.pages import ROOT
 from tests.mcp.places import HOSTILE, WAIT, call, connected, hostile, sdk_server

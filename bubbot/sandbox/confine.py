@@ -1,6 +1,6 @@
 """The program in front of every program: without bubblewrap it limits the one it starts, and ends all that it leaves.
 
-`bubbot.features.shell.sandbox` starts it as `python -I -S confine.py OPTIONS PROGRAM ARGUMENT…`. It imports nothing of bubbot, and
+`bubbot.sandbox.sandbox` starts it as `python -I -S confine.py OPTIONS PROGRAM ARGUMENT…`. It imports nothing of bubbot, and
 as little as it can of anything else: each program waits for it. OPTIONS is JSON: `limits` (those of `resource.setrlimit`, by
 name), `processes`, `landlock`: null, or `library` (the folder of the package landlockpy), `network` (whether programs may use it) and
 the paths that programs may use for `reading`, `writing` and `device`; `filter`: null, or what `filter.py` built, in

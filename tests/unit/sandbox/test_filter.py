@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.shell import filter as calls
-from bubbot.features.shell import sandbox as sandboxes
-from bubbot.features.shell.filter import MACHINES, build_filter
-from bubbot.features.shell.sandbox import choose_sandbox, make_workspace
 from bubbot.features.shell.settings import ShellSettings
+from bubbot.sandbox import filter as calls
+from bubbot.sandbox import sandbox as sandboxes
+from bubbot.sandbox.filter import MACHINES, build_filter
+from bubbot.sandbox.sandbox import choose_sandbox, make_workspace
 from tests.sandboxes import require
 from tests.unit.features.shell.test_escapes import PYTHON, plant_key
 

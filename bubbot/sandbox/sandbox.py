@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal, Protocol, TypeAlias
 
-from bubbot.features.shell.filter import MACHINES, build_filter, find_number
-from bubbot.features.shell.settings import ShellSettings
 from bubbot.formatting import clean, replace_controls
 from bubbot.packages import requirements_command
+from bubbot.sandbox.filter import MACHINES, build_filter, find_number
 
 PROBE_TIMEOUT_SECONDS = 10.0
 MAX_FILE_BYTES = 1_000_000_000
@@ -49,6 +48,27 @@ _LIMITS_SCRIPT = (
     'if [ -n "${BASH_VERSION-}" ]; then ulimit -u "$1"; else ulimit -p "$1"; fi && ulimit -v "$2" && ulimit -f "$3" '
     '&& ulimit -t "$4" && ulimit -c 0 || exit 125; shift 4; exec "$@"'
 )
+
+
+SandboxKind: TypeAlias = Literal["auto", "bwrap", "landlock", "none"]
+"""What programs run in. `auto`: `bwrap` (the program bubblewrap) if it works, else `landlock`, else nothing runs."""
+
+
+class SandboxRules(Protocol):
+    """What programs may do, as settings say it.
+
+    Attributes:
+        sandbox: what they run in.
+        network: they may use the network.
+        readable: further folders that they may read and run programs from, as whole paths.
+    """
+
+    @property
+    def sandbox(self) -> SandboxKind: ...
+    @property
+    def network(self) -> bool: ...
+    @property
+    def readable(self) -> Sequence[str]: ...
 
 
 class SandboxUnusable(Exception):
@@ -265,39 +285,39 @@ def find_bubblewrap() -> str | None:
     return shutil.which("bwrap", path=SEARCH_PATH)
 
 
-async def choose_sandbox(settings: ShellSettings) -> Sandbox:
-    """Return the sandbox of the settings once it has run a program. Raise `SandboxUnusable`."""
-    match settings.sandbox:
+async def choose_sandbox(rules: SandboxRules) -> Sandbox:
+    """Return the sandbox of these rules once it has run a program. Raise `SandboxUnusable`."""
+    match rules.sandbox:
         case "none":
             sandbox: Sandbox = ConfinedSandbox(has_network=True, has_rules=False)
             await probe(sandbox)
             return sandbox
         case "bwrap":
-            return await _usable_bubblewrap(settings)
+            return await _usable_bubblewrap(rules)
         case "landlock":
-            return await _usable_landlock(settings)
+            return await _usable_landlock(rules)
     try:
-        return await _usable_bubblewrap(settings)
+        return await _usable_bubblewrap(rules)
     except SandboxUnusable as no_bubblewrap:
         try:
-            return await _usable_landlock(settings)
+            return await _usable_landlock(rules)
         except SandboxUnusable as no_landlock:
             raise SandboxUnusable(f"{no_bubblewrap}; {no_landlock}") from None
 
 
-async def _usable_bubblewrap(settings: ShellSettings) -> Sandbox:
+async def _usable_bubblewrap(rules: SandboxRules) -> Sandbox:
     program = find_bubblewrap()
     if program is None:
         raise SandboxUnusable("bubblewrap is not installed")
-    sandbox = BubblewrapSandbox(has_network=settings.network, readable=settings.readable, program=program)
+    sandbox = BubblewrapSandbox(has_network=rules.network, readable=rules.readable, program=program)
     await probe(sandbox)
     return sandbox
 
 
-async def _usable_landlock(settings: ShellSettings) -> Sandbox:
+async def _usable_landlock(rules: SandboxRules) -> Sandbox:
     if not has_landlock_package():
         raise SandboxUnusable(f"landlock needs the package {LANDLOCK_PACKAGE}")
-    sandbox = ConfinedSandbox(has_network=settings.network, readable=settings.readable)
+    sandbox = ConfinedSandbox(has_network=rules.network, readable=rules.readable)
     await probe(sandbox)
     return sandbox
 

@@ -1,0 +1,84 @@
+"""The values of headers and variables of servers, in a file of the home that only its owner can read. They stand on no tape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+from msgspec import Struct
+
+from bubbot import log
+from bubbot.errors import ConfigError
+from bubbot.new_files import replace_file
+
+SECRETS_FILE = "mcp_secrets.json"
+
+
+class ServerSecrets(Struct, frozen=True):
+    """The secrets of one server.
+
+    Attributes:
+        headers: by their names.
+        env: the values of variables, by their names.
+    """
+
+    headers: Mapping[str, str] = {}
+    env: Mapping[str, str] = {}
+
+
+class McpSecrets:
+    """The secrets by servers. The log hides what was read or written here."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / SECRETS_FILE
+        self._lock = Lock()
+
+    def find(self, server: str) -> ServerSecrets:
+        """Return the secrets of a server; empty ones if there are none.
+
+        Raises:
+            ConfigError: the file cannot be read.
+        """
+        return self._read().get(server, ServerSecrets())
+
+    def put(self, server: str, secrets: ServerSecrets | None) -> None:
+        """Put the secrets of a server, or drop them; durable when it returns.
+
+        Raises:
+            ConfigError: the file cannot be read or written.
+        """
+        with self._lock:
+            kept = {name: each for name, each in self._read().items() if name != server}
+            if secrets is not None and (secrets.headers or secrets.env):
+                kept[server] = secrets
+            log.hide(tuple(_list_values(kept)))
+            try:
+                replace_file(self._path, json.dumps(msgspec.to_builtins(kept)).encode())
+            except OSError as error:
+                raise ConfigError(
+                    f"{self._path}, the secrets of servers, cannot be written ({error.strerror})"
+                ) from error
+
+    def _read(self) -> dict[str, ServerSecrets]:
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=dict[str, ServerSecrets])
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"{self._path}, the secrets of servers, cannot be read ({error.strerror})") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{self._path}, the secrets of servers, is damaged: remove it, and add the servers again with their headers and variables"
+            ) from error
+        log.hide(tuple(_list_values(found)))
+        return found
+
+
+def _list_values(secrets: Mapping[str, ServerSecrets]) -> Iterator[str]:
+    for each in secrets.values():
+        yield from (*each.headers.values(), *each.env.values())
+        # A header such as `Bearer …`: its last word is the secret, whatever stands before it.
+        yield from (value.rpartition(" ")[2] for value in each.headers.values())

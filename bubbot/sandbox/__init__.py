@@ -1,0 +1,1 @@
+"""Sandboxes of programs: what they may read, write and reach, and what ends them."""
