@@ -73,7 +73,6 @@ COMMANDS: Mapping[str, CommandRow] = {
     "restore": CommandRow(
         "Operate", "create a home from a backup, in quarantine until it is released", "bubbot.cli.restore"
     ),
-    "mcp": CommandRow("Operate", "let programs read chats through MCP", "bubbot.features.mcp.serve.commands"),
 }
 SHARED: Mapping[str, str] = {
     "tape anchors": "conversation",
@@ -83,4 +82,9 @@ SHARED: Mapping[str, str] = {
     "access export": "people",
     "access forget": "people",
     "access forgotten": "people",
+    "mcp client-list": "mcp.serve",
+    "mcp client-add": "mcp.serve",
+    "mcp client-remove": "mcp.serve",
+    "mcp client-token": "mcp.serve",
+    "mcp serve": "mcp.serve",
 }

@@ -30,8 +30,8 @@ from bubbot.settings.loader import CORE_SCHEMA, SettingsSchema
 from bubbot.tape.fact import models_of
 
 FEATURES = (
-    "access", "conversation", "search", "topics", "views", "why", "explain", "replay", "judge", "judge.evals", "learn", "learn.live", "learn.weights", "mcp.serve", "memory", "strategies", "usage", "attachments", "files", "schedule",
-    "agents", "tasks", "budget", "people", "web", "shell", "mcp", "otel", "trace", "config", "approvals",
+    "access", "conversation", "search", "topics", "views", "why", "explain", "replay", "judge", "judge.evals", "learn", "learn.live", "learn.weights", "memory", "strategies", "usage", "attachments", "files", "schedule",
+    "agents", "tasks", "budget", "people", "web", "shell", "mcp", "mcp.serve", "otel", "trace", "config", "approvals",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come first.
 
