@@ -61,6 +61,7 @@ COMMANDS: Mapping[str, CommandRow] = {
         "Change", "offer newer weights, accept them, take them back", "bubbot.features.learn.weights.commands"
     ),
     "task": CommandRow("Change", "run tasks: steps under a contract", "bubbot.features.tasks.commands"),
+    "skills": CommandRow("Change", "add, accept, show and remove skills", "bubbot.features.skills.commands"),
     "init": CommandRow("Set up", "set up a bot: name, model, accounts", "bubbot.cli.init"),
     "model": CommandRow("Set up", "install the demonstration model", "bubbot.cli.model"),
     "completion": CommandRow("Set up", "complete commands with Tab in your shell", "bubbot.cli.completion.command"),

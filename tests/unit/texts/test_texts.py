@@ -558,6 +558,9 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 
 BUILT = (
+    "skill_file_",
+    "skill_source_",
+    "skill_status_",
     "branch_mark_",
     "branch_effect_",
     "trace_file_",
