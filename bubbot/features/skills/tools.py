@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
-from bubbot.command import Caller, command, make_tools
+from bubbot.command import Caller, Surface, command, make_tools
 from bubbot.errors import CommandFailed, CommandRefused, ConfigError, ValueInvalid
 from bubbot.features.skills.catalogue import FIND_TOOL, OPEN_TOOL
 from bubbot.features.skills.document import SKILL_FILE, SkillDocument, is_skill_name, read_document, write_document
@@ -24,7 +25,8 @@ from bubbot.log import printable
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import escape_tags
-from bubbot.tape.provenance import Source, most_foreign, note_source
+from bubbot.tape.entry import message
+from bubbot.tape.provenance import Source, most_foreign, note_source, stamp_of
 from bubbot.tool import ADMINISTERS, CallPlan, CommandHelp, Effect, EffectKind, HelpTopic, Tool
 
 READS_SKILLS = Effect(EffectKind.READ, Source.PEOPLE, has_network=False)
@@ -149,7 +151,7 @@ class SkillTools:
         help=CommandHelp(HelpTopic.OTHER, "Put a skill before the bot", (",skill pdf-forms",)),
     )
     async def open(self, caller: Caller, args: OpenSkillArgs) -> OpenedSkill:
-        """Open a skill: its instructions, or another of its files. It helps with a task, and orders nothing."""
+        """Open a skill: its instructions, or another of its files. Who types it puts it before the bot."""
         usable = await self._service.list_usable()
         if args.name not in usable:
             raise await self._refuse(args.name)
@@ -163,12 +165,15 @@ class SkillTools:
         text = decode_text(content)
         if text is None:
             raise CommandRefused("skill_not_text", file=name, size=format_bytes(file.size))
-        if name != SKILL_FILE:
-            return OpenedSkill(fact.name, name, text, fact.source)
-        body = folder.document.body or text
-        others = tuple(each for each in fact.files if each.name != SKILL_FILE)
-        runs = caller.turn is not None and self._can_run(caller.turn)
-        return OpenedSkill(fact.name, name, body, fact.source, others, str(folder.path) if runs else "")
+        opened, turn = OpenedSkill(fact.name, name, text, fact.source), caller.required_turn
+        if name == SKILL_FILE:
+            others = tuple(each for each in fact.files if each.name != SKILL_FILE)
+            path = str(folder.path) if self._can_run(turn) else ""
+            opened = OpenedSkill(fact.name, name, folder.document.body or text, fact.source, others, path)
+        if turn.runs_command:  # no model is shown what commands answer
+            shown = opened.describe(replace(caller, surface=Surface.MODEL, turn=None, texts=caller.texts.english))
+            await turn.tape.append([message("user", shown, origin="system", **stamp_of(fact.source))])
+        return opened
 
     @command(
         "skill propose",
