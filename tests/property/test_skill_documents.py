@@ -21,7 +21,7 @@ KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-
 VALUES = (
     NAME, "other", "PDF", "a--b", "-a", "", "''", '"x"', "d", "a: b", "a # b", "'it''s'", "[a, b]", '{"a": 1}', "{}", "|\n  text\n  more", ">-\n  folded",
     "\n  a: 1\n  b: x", "\n  - a\n  - b", "\n   a: 1", "&x y", "*x", "!!str x", "! x", "%x", "@x", "`x`", "null", "true", "1.0", "2024-01-01", "a --- b",
-    "- a", "? a", "x" * 65, "x" * 501, "x" * 1_025, "技能", "é", "\t", "a\tb", "\n  a:\n    b: 1\n  c:\n    d: 2", "<<", "~", "# x", "''' '", '"\\u0041"', '"\\x"',
+    "- a", "? a", "x" * 65, "x" * 501, "x" * 1_025, "技能", "é", "\t", "a\tb", "\n  a:\n    b: 1\n  c:\n    d: 2", "<<", "=", "~", "# x", "''' '", '"\\u0041"', '"\\x"',
 )  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def judge(text: str) -> tuple[bool, bool]:
     return is_valid, read_document(text.encode(), NAME).is_valid
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(texts)
 def test_the_verdict_is_that_of_the_reference_validator(text: str) -> None:
     theirs, ours = judge(text)
@@ -71,14 +71,14 @@ def test_the_verdict_is_that_of_the_reference_validator(text: str) -> None:
 
 
 @pytest.mark.proof
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=5_000, deadline=None)
 @given(texts)
 def test_the_verdict_is_that_of_the_reference_validator_for_many(text: str) -> None:
     theirs, ours = judge(text)
     assert theirs == ours, text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=400),

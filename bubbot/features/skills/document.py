@@ -33,6 +33,8 @@ MAX_BODY_TOKENS = 5_000
 BYTES_PER_TOKEN = 4
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _FENCE = "---"
+_SIGNS = ("<<", "=")
+"""Plain texts that mean something else in YAML."""
 _LINE = re.compile(r"([A-Za-z][A-Za-z-]*):[ \t]+(\S.*)")
 
 Value: TypeAlias = "str | list[Value] | dict[str, Value]"
@@ -294,6 +296,8 @@ class FrontMatter:
         if event.tag is not None:
             self._refuse("a tag", event)
         if isinstance(event, yaml.ScalarEvent):
+            if event.implicit[0] and event.value in _SIGNS:
+                self._refuse("a sign of YAML as a value", event)
             return str(event.value)
         if event.flow_style:
             self._refuse("values in brackets or braces", event)

@@ -114,6 +114,8 @@ class SkillLibrary:
             ValueInvalid: there is another one of this name.
         """
         folder = self.own_root / name
+        for left in self.own_root.glob(f"{UNFINISHED}*"):
+            shutil.rmtree(left, ignore_errors=True)
         if os.path.lexists(folder):
             if self._has(folder, source):
                 return folder
@@ -122,8 +124,6 @@ class SkillLibrary:
             if self.own_root.is_symlink():
                 raise ConfigError(f"{self.own_root} is a link: put a folder there")
             self.own_root.mkdir(mode=0o700, exist_ok=True)
-            for left in self.own_root.glob(f"{UNFINISHED}*"):
-                shutil.rmtree(left, ignore_errors=True)
             with TemporaryDirectory(prefix=UNFINISHED, dir=self.own_root, ignore_cleanup_errors=True) as scratch:
                 whole = Path(scratch) / name
                 create_folder(whole, source.contents)

@@ -191,9 +191,9 @@ class SkillTools:
     )
     async def propose(self, caller: Caller, args: ProposeSkillArgs) -> ProposedSkill:
         """Write down as a skill how a task was done, for the next time. The owner is shown the whole text, and has to say yes."""
-        turn = caller.required_turn
-        await self._check_proposal(args)
-        folder = _make_folder(args)
+        turn, folder = caller.required_turn, _make_folder(args)
+        if await self._check_proposal(args):  # an attempt that was cut off has written it
+            return ProposedSkill(args.name, str(self._service.library.own_root / args.name), folder.digest)
         try:
             path = await asyncio.to_thread(self._service.library.copy, folder, args.name)
             whole = await asyncio.to_thread(self._service.library.read, path)
@@ -211,17 +211,26 @@ class SkillTools:
         path = self._service.library.own_root / args.name / SKILL_FILE
         return CallPlan(ADMINISTERS, f"{path}\n\n{write_document(args.name, args.description, args.body)}")
 
-    async def _check_proposal(self, args: ProposeSkillArgs) -> None:
-        """Raise `CommandRefused` if a skill cannot be written like that."""
+    async def _check_proposal(self, args: ProposeSkillArgs) -> bool:
+        """Return true if exactly this skill is accepted already. Raise `CommandRefused` if it cannot be written like that."""
         if not is_skill_name(args.name):
             raise ValueInvalid("skill_name_wrong", name=args.name)
         problems = [str(each) for each in _read_proposal(args).problems if not each.is_warning]
         if problems or not args.body.strip():
             raise CommandRefused("skill_text_wrong", problems=" ".join(problems) or "body")
-        state = await self._service.catch_up()
-        is_taken = await asyncio.to_thread(self._service.library.find, args.name) is not None
-        if args.name in state.installed or is_taken:
+        known = (await self._service.catch_up()).installed.find(args.name)
+        digests = {known.fact.digest} if known else set[str]()
+        if (path := await asyncio.to_thread(self._service.library.find, args.name)) is not None:
+            digests.add(await asyncio.to_thread(self._find_digest, path))
+        if digests - {_make_folder(args).digest}:
             raise ValueInvalid("skill_exists", name=args.name)
+        return known is not None and path is not None
+
+    def _find_digest(self, path: Path) -> str:
+        try:
+            return self._service.library.look(path).digest
+        except ConfigError:
+            return ""
 
     async def _refuse(self, name: str) -> CommandRefused:
         """Return why a skill cannot be opened."""
