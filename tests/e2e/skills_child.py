@@ -21,7 +21,8 @@ from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.settings.loader import ModelSettings
 from tests.approving import card_ids
-from tests.callers import by, run as run_command
+from tests.callers import by
+from tests.callers import run as run_command
 from tests.e2e.kill_child import Killer, KillingStore
 from tests.made_settings import make_settings
 

@@ -43,7 +43,9 @@ async def test_a_program_reads_its_skill_and_changes_nothing_of_it(
             str(write_skill(tmp_path, each, files={"fill.sh": script, "data.txt": "data\n"})),
         )
     own, other = home / "skills" / "pdf-forms", home / "skills" / "letters"
-    shell = ShellService(ShellSettings(enabled=True, sandbox=name), home, time.monotonic, skills.list_programs)
+    shell = ShellService(
+        ShellSettings.model_validate({"enabled": True, "sandbox": name}), home, time.monotonic, skills.list_programs
+    )
     done = await shell.run("test:home", ["sh", str(own / "fill.sh"), str(own), "/nowhere"])
     assert "filled\ndata\n" in done.output, done.output
     assert sorted(path.name for path in own.iterdir()) == ["SKILL.md", "data.txt", "fill.sh"]
