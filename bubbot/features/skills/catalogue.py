@@ -13,6 +13,8 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.handoffs import find_opening
+from bubbot.tape.events import TapeErased
+from bubbot.tape.fork import MergeResult
 from bubbot.tape.provenance import Source
 
 OPEN_TOOL = "skill.open"
@@ -90,6 +92,11 @@ class Catalogue:
     def __init__(self, service: SkillService) -> None:
         self._service = service
         self._kept: OrderedDict[tuple[str, int, str], str] = OrderedDict()
+
+    async def apply_merge(self, merged: MergeResult) -> None:
+        """Forget all texts if any chat was erased: its words may be among them."""
+        if any(entry.name in TapeErased.EVENTS for entry in merged.delta):
+            self._kept.clear()
 
     async def build(self, turn: Turn, _traits: ModelTraits) -> str:
         """Return the catalogue of the window of a turn; empty if its model may open none."""

@@ -59,11 +59,13 @@ class SkillsFeature:
         from bubbot.features.skills.service import SkillService
         from bubbot.features.skills.tools import skill_tools
 
+        catalogue = Catalogue(service)
         return Feature(
             name="skills",
             tools=[*skill_tools(service, self._can_run), *make_tools(SkillService, lambda: service)],
             services=(service,),
-            prompt=(SKILLS_RULE, Catalogue(service).build),
+            prompt=(SKILLS_RULE, catalogue.build),
+            on_merged=(service.apply_merge, catalogue.apply_merge),
             traces=(SKILLS_TAPE,),
             prepare=self._prepare,
             renew=self.feature,

@@ -30,7 +30,9 @@ from bubbot.features.skills.results import (
 )
 from bubbot.features.skills.state import SKILLS_PROJECTION, SkillsState
 from bubbot.ports.channel import Role
+from bubbot.tape.events import TapeErased
 from bubbot.tape.fact import Cited
+from bubbot.tape.fork import MergeResult
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.provenance import Source, stamp_of
 from bubbot.tape.service import TapeService
@@ -73,6 +75,11 @@ class SkillService:
     async def catch_up(self) -> SkillsState:
         """Read what was appended since, and return what holds now."""
         return await self._projected.catch_up()
+
+    async def apply_merge(self, merged: MergeResult) -> None:
+        """Forget a fact that was erased with the chat in which its skill was proposed."""
+        if any(entry.name in TapeErased.EVENTS for entry in merged.delta):
+            await self._projected.load()
 
     async def list_usable(self) -> Mapping[str, tuple[SkillFolder, SkillInstalled]]:
         """Return the skills that models may use now, by name, as their files are now."""
