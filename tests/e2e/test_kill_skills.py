@@ -27,12 +27,7 @@ ADDED = (
 )
 PROPOSED = (
     *(f"{place}:{side}" for place in ("name", "folder", "append-skills") for side in SIDES),
-    *(
-        f"{place}:{side}#{number}"
-        for place in ("merge", "open-fork", "extend-fork")
-        for side in SIDES
-        for number in (1, 2)
-    ),
+    *(f"{place}:{side}#{number}" for place in ("merge", "open-fork") for side in SIDES for number in (1, 2)),
 )
 SAMPLE = ("name:after#2", "folder:before#1", "folder:after#1", "append-skills:after#1")
 SAMPLE_PROPOSED = ("folder:before", "folder:after", "append-skills:after", "merge:before#2")

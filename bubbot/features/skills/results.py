@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -230,9 +231,9 @@ class SkillReport(Struct, frozen=True):
             change = f", {say(f'skill_file_{file.change}')}" if file.change else ""
             lines.append(f"  {printable(file.name)} ({format_bytes(file.size)}{change})")
         if self.difference:
-            lines += ["", say("skill_difference"), _cut(self.difference)]
+            lines += ["", say("skill_difference"), _quote(self.difference, caller)]
         if self.body:
-            lines += ["", _cut(self.body)]
+            lines += ["", _quote(self.body, caller)]
         if row.status in (SkillStatus.NEW, SkillStatus.CHANGED):
             lines += ["", say("skill_may_accept", command=_format_accept(caller, row.name))]
         return "\n".join(lines)
@@ -244,9 +245,14 @@ def _format_accept(caller: Caller, name: str) -> str:
     return f"{caller.texts.format_commands(',skills.accept')} {name}"
 
 
-def _cut(text: str) -> str:
+def _quote(text: str, caller: Caller) -> str:
+    """Return a text as it is, up to its limit; in a chat within marks that it cannot close, so that none of it counts as Markdown."""
     shown = text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
-    return "\n".join(printable(line, keep="\t") for line in shown.split("\n"))
+    shown = "\n".join(printable(line, keep="\t") for line in shown.split("\n"))
+    if caller.turn is None:
+        return shown
+    marks = "`" * (max([2, *map(len, re.findall("`+", shown))]) + 1)
+    return f"{marks}\n{shown}\n{marks}"
 
 
 class CheckedSkill(Struct, frozen=True):
