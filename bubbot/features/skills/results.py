@@ -303,8 +303,8 @@ class FindSkillArgs(Args, frozen=True):
 class OpenSkillArgs(Args, frozen=True):
     """What to open."""
 
-    name: NameArg
-    file: Annotated[str, Meta(description="a file of the skill; by default its instructions", max_length=1_000)] = ""
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+    file: Annotated[str, Meta(description="default: its instructions", max_length=1_000)] = ""
 
 
 class ProposeSkillArgs(Args, frozen=True):

@@ -151,7 +151,7 @@ class SkillTools:
         help=CommandHelp(HelpTopic.OTHER, "Put a skill before the bot", (",skill pdf-forms",)),
     )
     async def open(self, caller: Caller, args: OpenSkillArgs) -> OpenedSkill:
-        """Open a skill: its instructions, or another of its files. Who types it puts it before the bot."""
+        """Open the instructions of a skill, or another of its files."""
         usable = await self._service.list_usable()
         if args.name not in usable:
             raise await self._refuse(args.name)
@@ -268,7 +268,7 @@ def _make_folder(args: ProposeSkillArgs) -> SkillFolder:
 def skill_tools(service: SkillService, can_run: Callable[[Turn], bool]) -> list[Tool]:
     """Build the tools; see `SkillTools`."""
     commands = SkillTools(service, can_run)
-    return make_tools(SkillTools, lambda: commands, skill_propose={"plan": commands.plan_propose, "is_rare": True})
+    return make_tools(SkillTools, lambda: commands, skill_find={"is_rare": True}, skill_propose={"plan": commands.plan_propose, "is_rare": True})
 
 
 def _tell(fact: SkillInstalled) -> str:
