@@ -268,7 +268,12 @@ def _make_folder(args: ProposeSkillArgs) -> SkillFolder:
 def skill_tools(service: SkillService, can_run: Callable[[Turn], bool]) -> list[Tool]:
     """Build the tools; see `SkillTools`."""
     commands = SkillTools(service, can_run)
-    return make_tools(SkillTools, lambda: commands, skill_find={"is_rare": True}, skill_propose={"plan": commands.plan_propose, "is_rare": True})
+    return make_tools(
+        SkillTools,
+        lambda: commands,
+        skill_find={"is_rare": True},
+        skill_propose={"plan": commands.plan_propose, "is_rare": True},
+    )
 
 
 def _tell(fact: SkillInstalled) -> str:
