@@ -25,7 +25,7 @@ ON = [
     *(
         section.model_validate({"enabled": True})
         for path, section in own_sections().items()
-        if path.startswith("tools.")
+        if path.startswith("tools.") or path == "skills"
     ),
     AgentsSettings.model_validate({"rosi": {}}),
 ]
