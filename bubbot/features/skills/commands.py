@@ -16,7 +16,7 @@ async def open_service(context: CommandContext) -> SkillService:
     section: SkillsSettings = context.settings
     assert context.home is not None
     library = SkillLibrary(context.home, section.folders)
-    return SkillService(library, context.open_tape, is_on=lambda: section.enabled)
+    return SkillService(lambda: library, context.open_tape, is_on=lambda: section.enabled)
 
 
 COMMANDS = make_group(

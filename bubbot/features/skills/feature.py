@@ -13,6 +13,7 @@ from bubbot.ports.turn import Turn
 from bubbot.settings.loader import Settings
 
 if TYPE_CHECKING:
+    from bubbot.features.skills.library import SkillLibrary
     from bubbot.features.skills.service import SkillService
 
 SKILLS_RULE = (
@@ -35,30 +36,45 @@ class SkillsFeature:
         """
         self._kernel, self._can_run = kernel, can_run
         self._section = settings.section(SkillsSettings)
-        self._service = self._open_service(self._section)
+        self._library = self._open_library(self._section)
+        self._service: SkillService | None = None
 
-    def _open_service(self, section: SkillsSettings) -> SkillService | None:
-        """Return the service under these settings; None if they switch skills off. Raise `ConfigError`."""
+    def _open_library(self, section: SkillsSettings) -> SkillLibrary | None:
+        """Return the folders of skills under these settings; None if they are off. Raise `ConfigError`."""
         if not section.enabled:
             return None
         # Imported here: bots without skills load nothing of them.
         from bubbot.features.skills.library import SkillLibrary
+
+        return SkillLibrary(self._kernel.home, section.folders)
+
+    def _find_library(self) -> SkillLibrary:
+        assert self._library is not None  # what is switched off asks for none
+        return self._library
+
+    def _find_service(self) -> SkillService:
+        """Return the service, which stays when settings change."""
         from bubbot.features.skills.service import SkillService
 
         kernel = self._kernel
-        library = SkillLibrary(kernel.home, section.folders)
-        return SkillService(library, kernel.open_tape, is_on=lambda: True, projections=kernel.projections)
+        self._service = self._service or SkillService(
+            self._find_library,
+            kernel.open_tape,
+            is_on=lambda: self._library is not None,
+            projections=kernel.projections,
+        )
+        return self._service
 
     def feature(self) -> Feature:
         """Build the record under the settings in force."""
-        service = self._service
-        if service is None:
+        if self._library is None:
             return Feature(name="skills", traces=(SKILLS_TAPE,), prepare=self._prepare, renew=self.feature)
         from bubbot.command import make_tools
         from bubbot.features.skills.catalogue import Catalogue
         from bubbot.features.skills.service import SkillService
         from bubbot.features.skills.tools import skill_tools
 
+        service = self._find_service()
         catalogue = Catalogue(service)
         return Feature(
             name="skills",
@@ -76,9 +92,9 @@ class SkillsFeature:
 
         A program of a skill runs only while these are as they were accepted.
         """
-        if self._service is None:
+        if self._library is None:
             return {}
-        usable = await self._service.list_usable()
+        usable = await self._find_service().list_usable()
         return {
             str(folder.path): folder.digest
             for folder, _ in usable.values()
@@ -87,10 +103,10 @@ class SkillsFeature:
 
     async def _prepare(self, settings: Settings) -> Apply:
         section = settings.section(SkillsSettings)
-        service = self._service if section == self._section else self._open_service(section)
+        library = self._library if section == self._section else self._open_library(section)
 
         def apply() -> None:
-            self._section, self._service = section, service
+            self._section, self._library = section, library
 
         return apply
 

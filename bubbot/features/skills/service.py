@@ -49,28 +49,29 @@ class SkillService:
 
     def __init__(
         self,
-        library: SkillLibrary,
+        find_library: Callable[[], SkillLibrary],
         open_tape: Callable[[str], TapeService],
         *,
         is_on: Callable[[], bool],
         projections: ProjectionRunner | None = None,
     ) -> None:
-        """Read nothing yet; see `load`.
+        """Read nothing yet.
 
         Args:
-            library: the folders of skills.
+            find_library: returns the folders of skills under the settings in force.
             is_on: returns true if skills are switched on.
         """
-        self.library = library
+        self._find_library = find_library
         self._tape = open_tape(SKILLS_TAPE)
         self._projected = (projections or ProjectionRunner()).project(SKILLS_PROJECTION, self._tape)
         self._lock = asyncio.Lock()
         self._is_on = is_on
         self._reported: dict[str, str] = {}
 
-    async def load(self) -> None:
-        """Read the tape, once; later changes update the state."""
-        await self._projected.ensure_loaded()
+    @property
+    def library(self) -> SkillLibrary:
+        """The folders of skills under the settings in force."""
+        return self._find_library()
 
     async def catch_up(self) -> SkillsState:
         """Read what was appended since, and return what holds now."""

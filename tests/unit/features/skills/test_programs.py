@@ -33,8 +33,7 @@ async def test_a_program_reads_its_skill_and_changes_nothing_of_it(
         open_tape=lambda name: TapeService(memory_store, name, now=SteppingClock(), new_id=CountingIds(), session=""),
     )
     skills = SkillsFeature(kernel, make_settings(SkillsSettings(enabled=True)), can_run=lambda _: True)
-    service = skills._service
-    assert service is not None
+    service = skills._find_service()
     script = "echo filled; cat $1/data.txt; echo x > $1/data.txt; touch $1/new; ls $2"
     for each in ("pdf-forms", "letters"):
         await run(
