@@ -14,10 +14,19 @@ from bubbot.errors import ConfigError
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.skills import catalogue
 from bubbot.features.skills.facts import SkillInstalled
+from bubbot.features.skills.feature import SkillsFeature
 from bubbot.features.skills.library import UNFINISHED, SkillLibrary
+from bubbot.features.skills.service import SkillService
+from bubbot.features.skills.settings import SkillsSettings
+from bubbot.ports.channel import Role
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source, source_of
-from tests.callers import refused
+from bubbot.tape.service import TapeService
+from tests.callers import by, refused, run
+from tests.doubles import CountingIds, SteppingClock
+from tests.kernels import make_kernel
+from tests.made_settings import make_settings
 from tests.skills import PLAIN, TEXT, find_catalogue, shell, skill_bench, switch_on, write_skill
 from tests.turns import Played, calls, says
 
@@ -379,6 +388,34 @@ class TestOff:
         for folder in (home, home / "sessions", tmp_path, tmp_path / "link", Path("relative")):
             with pytest.raises(ConfigError, match=r"\[skills\] folders has"):
                 SkillLibrary(home, [str(folder)])
+
+    async def test_a_reload_switches_them_on_and_off_again(self, tmp_path: Path, memory_store: InMemoryStore) -> None:
+        def open_tape(name: str) -> TapeService:
+            return TapeService(memory_store, name, now=SteppingClock(), new_id=CountingIds(), session="")
+
+        kernel = make_kernel(home=tmp_path / "home", open_tape=open_tape)
+        feature = SkillsFeature(kernel, make_settings(), can_run=lambda _: False)
+        assert (feature.feature().tools, feature.feature().prompt) == ((), ())
+        (await feature._prepare(make_settings(SkillsSettings(enabled=True))))()
+        service = feature.feature().services[0]
+        assert {tool.name for tool in feature.feature().tools} >= {"skill.open", "skills.list"}
+        with pytest.raises(ConfigError, match="no whole path"):
+            await feature._prepare(make_settings(SkillsSettings(enabled=True, folders=["relative"])))
+        root = tmp_path / "root"
+        write_skill(root)
+        (await feature._prepare(make_settings(SkillsSettings(enabled=True, folders=[str(root)]))))()
+        assert feature.feature().services[0] is service
+        assert isinstance(service, SkillService)
+        assert [row.name for row in await run(service.list_skills, by("terminal"))] == ["pdf-forms"]
+        (await feature._prepare(make_settings()))()
+        with refused("Skills are off"):
+            await run(service.list_skills, by("terminal"))
+        assert await feature.list_programs([str(root / "pdf-forms")]) == {}
+
+    async def test_a_member_may_open_a_skill_and_neither_list_nor_propose(self, tmp_path: Path) -> None:
+        async with skill_bench(tmp_path / "home", Played(says("hello"))) as bench:
+            tools = {tool.name: tool.role for tool in bench.app.features.list_tools() if tool.name.startswith("skill")}
+            assert {name for name, role in tools.items() if role is Role.MEMBER} == {"skill.find", "skill.open"}
 
 
 class TestShell:
