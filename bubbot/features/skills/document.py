@@ -34,7 +34,7 @@ BYTES_PER_TOKEN = 4
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _FENCE = "---"
 _SIGNS = ("<<", "=")
-"""Plain texts that mean something else in YAML."""
+"""Plain texts that mean something else in YAML, and are no texts."""
 _LINE = re.compile(r"([A-Za-z][A-Za-z-]*):[ \t]+(\S.*)")
 
 Value: TypeAlias = "str | list[Value] | dict[str, Value]"
@@ -199,7 +199,7 @@ def _quote(text: str) -> str:
 
 
 def _as_text(value: Value) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value else ""
 
 
 def _read_fields(text: str) -> tuple[dict[str, Value], str, list[Problem]]:
@@ -296,9 +296,7 @@ class FrontMatter:
         if event.tag is not None:
             self._refuse("a tag", event)
         if isinstance(event, yaml.ScalarEvent):
-            if event.implicit[0] and event.value in _SIGNS:
-                self._refuse("a sign of YAML as a value", event)
-            return str(event.value)
+            return [] if event.implicit[0] and event.value in _SIGNS else str(event.value)
         if event.flow_style:
             self._refuse("values in brackets or braces", event)
         if isinstance(event, yaml.SequenceStartEvent):

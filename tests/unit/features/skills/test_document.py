@@ -22,6 +22,7 @@ GOOD = {
     ),
     "values that look typed": "name: pdf-forms\ndescription: 2024-01-01\nlicense: null",
     "a comment": "name: pdf-forms # the name\ndescription: d",
+    "a sign that nobody looks at": "name: pdf-forms\ndescription: d\nlicense: =",
     "dashes": "name: pdf-forms\ndescription: a --- b",
     "the longest": f"name: pdf-forms\ndescription: {LONG[1:]}\ncompatibility: {'x' * 500}",
 }
@@ -48,6 +49,7 @@ BAD = {
     "nothing": "",
     "a tab": "name: pdf-forms\ndescription:\n\t- d",
     "dashes before the name": "description: a --- b\nname: pdf-forms",
+    "a sign": "name: pdf-forms\ndescription: d\ncompatibility: <<",
     "different indents": "name: pdf-forms\ndescription:\n   a: b\nmetadata:\n  a:\n     b: c\n  c:\n    d: e",
 }
 WHOLE = {
