@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,7 +93,8 @@ class SkillsFeature:
 
         A program of a skill runs only while these are as they were accepted.
         """
-        if self._library is None:
+        roots = self._library.roots if self._library is not None else ()
+        if not any(str(root) in text for root in roots for text in command):
             return {}
         usable = await self._find_service().list_usable()
         return {
@@ -112,4 +114,5 @@ class SkillsFeature:
 
 
 def _names(text: str, folder: Path) -> bool:
-    return str(folder) in text
+    """Return true if a text names a folder: not another one whose name begins alike."""
+    return re.search(rf"{re.escape(str(folder))}(?![\w-])", text) is not None

@@ -52,6 +52,8 @@ async def test_a_program_reads_its_skill_and_changes_nothing_of_it(
     hidden = await shell.run("test:home", ["ls", str(home / "skills")])
     assert "letters" not in hidden.output or hidden.end.status != 0
     assert hidden.end.status != 0, "no skill is named, and none is there"
+    assert list(await skills.list_programs([f"cd {own}; ls"])) == [str(own)]
+    assert await skills.list_programs([f"{own}-2/run.sh", "ls"]) == {}
     (own / "fill.sh").write_text("echo changed")
     changed = await shell.run("test:home", ["sh", str(own / "fill.sh")])
     assert changed.end.status != 0
