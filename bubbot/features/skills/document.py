@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -330,8 +330,3 @@ class FrontMatter:
 def write_document(name: str, description: str, body: str) -> str:
     """Write a `SKILL.md` that the specification allows, if its name and description are allowed."""
     return f"{_FENCE}\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n{_FENCE}\n\n{body.strip()}\n"
-
-
-def list_problems(problems: Sequence[Problem]) -> str:
-    """Write problems below each other."""
-    return "\n".join(map(str, problems))
