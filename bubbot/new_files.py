@@ -66,7 +66,7 @@ def _give_name(unfinished: Path, path: Path) -> None:
         if path.exists():
             raise FileExistsError from None
         unfinished.rename(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -79,10 +79,11 @@ def replace_file(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Let the names in a folder be on disk. Raise `OSError`."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

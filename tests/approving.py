@@ -16,6 +16,7 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.settings import SettingsSection
 from bubbot.ports.turn import Turn, TurnResult
 from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
@@ -174,16 +175,17 @@ async def approving(
     tools: Sequence[Tool] = (),
     done: list[tuple[str, str]] | None = None,
     pages: Callable[[str], str] = lambda _: "a page",
+    sections: Sequence[SettingsSection] = (),
     **settings: Any,
 ) -> AsyncIterator[ApprovalBench]:
-    """Open the bot of `ApprovalBench`; `settings` are those of `[approvals]`."""
+    """Open the bot of `ApprovalBench`; `sections` are further settings, `settings` are those of `[approvals]`."""
     channel, acted = KeptChannel("stdin"), [] if done is None else done
     wrappers = PortWrappers(
         channel=lambda _: channel,
         model=lambda _: model,
         tools=[*acting_tools(lambda name, text: acted.append((name, text)), pages), *tools],
     )
-    chosen = make_settings(ApprovalSettings(**settings), model=ModelSettings(name="scripted"))
+    chosen = make_settings(ApprovalSettings(**settings), *sections, model=ModelSettings(name="scripted"))
     async with open_app(chosen, Home(home), wrappers=wrappers) as app:
         await app.recover_all()
         yield ApprovalBench(app, channel, acted)

@@ -61,6 +61,7 @@ COMMANDS: Mapping[str, CommandRow] = {
         "Change", "offer newer weights, accept them, take them back", "bubbot.features.learn.weights.commands"
     ),
     "task": CommandRow("Change", "run tasks: steps under a contract", "bubbot.features.tasks.commands"),
+    "skills": CommandRow("Change", "add, accept, show and remove skills", "bubbot.features.skills.commands"),
     "mcp": CommandRow("Change", "use tools of other programs", "bubbot.features.mcp.commands"),
     "init": CommandRow("Set up", "set up a bot: name, model, accounts", "bubbot.cli.init"),
     "model": CommandRow("Set up", "install the demonstration model", "bubbot.cli.model"),

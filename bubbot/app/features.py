@@ -53,6 +53,8 @@ from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.search.feature import search_feature
+from bubbot.features.shell.feature import ShellFeature
+from bubbot.features.skills.feature import SkillsFeature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.names import RESERVED_PREFIXES
@@ -67,6 +69,7 @@ from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_instal
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.agents import Agent
 from bubbot.ports.channel import HUMAN_ORIGIN, TERMINAL_CHANNEL, Inbound, session_folder
+from bubbot.ports.folders import list_no_folders
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.memory import InstalledMemory
 from bubbot.ports.model import Model, ModelTraits
@@ -81,6 +84,7 @@ from bubbot.runtime.context.ports import MemoryText, StrategySources
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.models import SessionModels
+from bubbot.runtime.tool_list import is_callable
 from bubbot.settings.loader import Settings
 from bubbot.tape.copies import KnownCopies, find_copies_of_tape
 from bubbot.tape.entry import TapeEntry
@@ -92,6 +96,10 @@ from bubbot.tool import Tool
 
 if TYPE_CHECKING:
     from bubbot.features.web.reading import PageReader
+
+
+RUN_TOOL = "shell.run"
+"""The tool that runs the programs of skills."""
 
 
 class PdfReader:
@@ -244,8 +252,12 @@ class BotFeatures:
             self.strategies = strategies.replace_own(strategies_feature.retrieval).replace_own(
                 strategies_feature.summary
             )
+        skills = SkillsFeature(kernel, settings, can_run=self._can_run_programs) if "skills" in names else None
+        folders = skills.list_programs if skills is not None else list_no_folders
         own: dict[str, Any] = {
             "memory": self.memory,
+            "skills": skills,
+            "shell": ShellFeature(kernel.home, settings, folders) if "shell" in names else None,
             "schedule": self.schedule,
             "budget": self.budget,
             "approvals": self.approvals,
@@ -401,6 +413,10 @@ class BotFeatures:
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
+
+    def _can_run_programs(self, turn: Turn) -> bool:
+        """Return true if the model of a turn may run programs in a sandbox."""
+        return any(tool.name == RUN_TOOL and is_callable(tool, turn) for tool in self.list_tools())
 
     def _find_models(self) -> SessionModels:
         """Return the models of sessions under the settings in force."""

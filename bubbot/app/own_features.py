@@ -31,7 +31,7 @@ from bubbot.tape.fact import models_of
 
 FEATURES = (
     "access", "conversation", "search", "topics", "views", "why", "explain", "replay", "judge", "judge.evals", "learn", "learn.live", "learn.weights", "memory", "strategies", "usage", "attachments", "files", "schedule",
-    "agents", "tasks", "budget", "people", "web", "shell", "mcp", "mcp.serve", "otel", "trace", "config", "approvals",
+    "agents", "tasks", "budget", "people", "web", "shell", "skills", "mcp", "mcp.serve", "otel", "trace", "config", "approvals",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come first.
 

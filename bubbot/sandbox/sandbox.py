@@ -107,8 +107,10 @@ class Sandbox(ABC):
     ends_by_kill: bool = True
 
     @abstractmethod
-    def build_command(self, argv: Sequence[str], workspace: Path, limits: ProgramLimits) -> list[str]:
-        """Build the command that runs a program with its folder as the working directory."""
+    def build_command(
+        self, argv: Sequence[str], workspace: Path, limits: ProgramLimits, readable: Sequence[str] = ()
+    ) -> list[str]:
+        """Build the command that runs a program with its folder as the working directory, and further folders that it may read."""
 
 
 class BubblewrapSandbox(Sandbox):
@@ -129,7 +131,9 @@ class BubblewrapSandbox(Sandbox):
         self._readable = readable
         self._program = program
 
-    def build_command(self, argv: Sequence[str], workspace: Path, limits: ProgramLimits) -> list[str]:
+    def build_command(
+        self, argv: Sequence[str], workspace: Path, limits: ProgramLimits, readable: Sequence[str] = ()
+    ) -> list[str]:
         """See `Sandbox.build_command`."""
         options = [
             "--unshare-all",
@@ -153,7 +157,7 @@ class BubblewrapSandbox(Sandbox):
                 options += ["--symlink", str(path.readlink()), folder]
             else:
                 options += ["--ro-bind-try", folder, folder]
-        for file in _list_readable_files(self._readable, has_network=self.has_network):
+        for file in _list_readable_files([*self._readable, *readable], has_network=self.has_network):
             options += ["--ro-bind-try", file, file]
         options += ["--bind", str(workspace), str(workspace), "--remount-ro", "/", "--chdir", str(workspace)]
         numbers = (limits.processes, limits.memory_bytes // 1024, MAX_FILE_BYTES // _BLOCK_BYTES, limits.seconds)
@@ -183,13 +187,15 @@ class ConfinedSandbox(Sandbox):
         self._readable = readable
         self._has_rules = has_rules
 
-    def build_command(self, argv: Sequence[str], workspace: Path, limits: ProgramLimits) -> list[str]:
+    def build_command(
+        self, argv: Sequence[str], workspace: Path, limits: ProgramLimits, readable: Sequence[str] = ()
+    ) -> list[str]:
         """See `Sandbox.build_command`."""
-        readable = [*SYSTEM_FOLDERS, *PROC_FILES, *_list_readable_files(self._readable, has_network=self.has_network)]
+        further = _list_readable_files([*self._readable, *readable], has_network=self.has_network)
         files = {
             "library": _find_library_folder(),
             "network": self.has_network,
-            "reading": readable,
+            "reading": [*SYSTEM_FOLDERS, *PROC_FILES, *further],
             "writing": [str(workspace)],
             "device": DEVICES,
         }

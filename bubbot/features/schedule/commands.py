@@ -483,7 +483,7 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
         "schedule_pause": {"plan": plan_stop, "is_rare": True},
         "schedule_resume": {"plan": plan_change, "is_rare": True},
         "schedule_run": {"plan": plan_change, "is_rare": True},
-        "schedule_remove": {"plan": plan_stop},
+        "schedule_remove": {"plan": plan_stop, "is_rare": True},
     }
     return make_tools(ScheduleCommands, lambda: commands, **options)
 

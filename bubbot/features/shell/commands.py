@@ -189,8 +189,10 @@ class ShellCommands:
             "shell_conditions", folder=service.find_workspace(turn.session), sandbox=sandbox.name, network=network
         )
         named = await service.digest_named_files(turn.session, [*args.argv, args.script])
-        files = [f"{content}  {path}" for path, content in named.items()]
-        lines = [conditions, *([texts.say("shell_named", files=", ".join(named))] if named else [])]
+        folders = await service.list_folders([*args.argv, args.script])
+        files = [f"{content}  {path}" for path, content in (*named.items(), *folders.items())]
+        shown = ", ".join([*named, *folders])
+        lines = [conditions, *([texts.say("shell_named", files=shown)] if shown else [])]
         state = "\n".join([conditions, *files])
         value = _grant_value(digest, turn.session, files)
         target = GrantTarget(GrantKind.ARGUMENTS, value) if args.argv else None

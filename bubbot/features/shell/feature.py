@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bubbot.arguments.fields import dump_args
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Feature
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.middleware import CallNext, ToolInvocation
+from bubbot.ports.folders import ListFolders, list_no_folders
 from bubbot.settings.loader import Settings
 from bubbot.tool import ToolOutput
 
@@ -22,16 +23,17 @@ if TYPE_CHECKING:
 class ShellFeature:
     """The programs of one bot: they outlive a change of the settings, and end with it."""
 
-    def __init__(self, home: Path) -> None:
-        self._home = home
+    def __init__(self, home: Path, settings: Settings, list_folders: ListFolders = list_no_folders) -> None:
+        """Build it without reading anything. `list_folders` returns the folders that a command may read besides."""
+        self._home, self._list_folders = home, list_folders
         self._service: ShellService | None = None
-        self._settings = ShellSettings.model_construct()
+        self._settings = settings.section(ShellSettings)
 
-    def feature(self, settings: ShellSettings) -> Feature:
-        """Build the feature under these settings; a reload builds it again."""
-        self._settings = settings
+    def feature(self) -> Feature:
+        """Build the record under the settings in force."""
+        settings = self._settings
         if not settings.enabled:
-            return Feature(name="shell", lifespan=self._lifespan, prepare=self._prepare, renew=self.renew)
+            return Feature(name="shell", lifespan=self._lifespan, prepare=self._prepare, renew=self.feature)
         from bubbot.features.shell.commands import shell_tools
 
         self._service = self._service or self._make_service(settings)
@@ -41,18 +43,14 @@ class ShellFeature:
             around_tool=(self._end_at_reset,),
             lifespan=self._lifespan,
             prepare=self._prepare,
-            renew=self.renew,
+            renew=self.feature,
         )
 
     def _make_service(self, settings: ShellSettings) -> ShellService:
         # Imported here: bots without these tools load nothing of them.
         from bubbot.features.shell.service import ShellService
 
-        return ShellService(settings, self._home, time.monotonic)
-
-    def renew(self) -> Feature:
-        """Build the record under the settings in force."""
-        return self.feature(self._settings)
+        return ShellService(settings, self._home, time.monotonic, self._list_folders)
 
     async def _prepare(self, settings: Settings) -> Apply:
         section = settings.section(ShellSettings)
@@ -86,8 +84,3 @@ class ShellFeature:
         if has_reset and self._service is not None:
             await self._service.end_jobs(invocation.turn.session)
         return await call_next(invocation)
-
-
-def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
-    """Build the feature; its programs outlive a change of the settings."""
-    return ShellFeature(kernel.home).feature(settings.section(ShellSettings))

@@ -170,14 +170,24 @@ class RunningProgram:
 
 
 async def start_program(
-    argv: Sequence[str], sandbox: Sandbox, workspace: Path, limits: ProgramLimits, max_output: int
+    argv: Sequence[str],
+    sandbox: Sandbox,
+    workspace: Path,
+    limits: ProgramLimits,
+    max_output: int,
+    *,
+    readable: Sequence[str] = (),
 ) -> RunningProgram:
-    """Start a program in a sandbox. Raise `SandboxUnusable` if the workspace or the sandbox cannot be used."""
+    """Start a program in a sandbox, in which it may read these folders besides.
+
+    Raises:
+        SandboxUnusable: the workspace or the sandbox cannot be used.
+    """
     make_workspace(workspace)
     pipe = await OutputPipe.open()
     try:
         process = await asyncio.create_subprocess_exec(
-            *sandbox.build_command(argv, workspace, limits),
+            *sandbox.build_command(argv, workspace, limits, readable),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=pipe.writing_end,
             stderr=asyncio.subprocess.STDOUT,

@@ -14,6 +14,7 @@ from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramEnd, RunningProgram, start_program
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.ports.channel import workspace_folder
+from bubbot.ports.folders import ListFolders, list_no_folders
 from bubbot.sandbox.sandbox import ProgramLimits, Sandbox, SandboxUnusable, choose_sandbox
 
 log = logging.getLogger(__name__)
@@ -81,9 +82,21 @@ class ShellJob:
 class ShellService:
     """Runs programs, once a sandbox has run one."""
 
-    def __init__(self, settings: ShellSettings, home: Path, clock: Callable[[], float]) -> None:
-        """Build it. `clock` returns seconds that never go back."""
+    def __init__(
+        self,
+        settings: ShellSettings,
+        home: Path,
+        clock: Callable[[], float],
+        list_folders: ListFolders = list_no_folders,
+    ) -> None:
+        """Build it.
+
+        Args:
+            clock: returns seconds that never go back.
+            list_folders: returns the folders that a command may read besides.
+        """
         self.settings = settings
+        self.list_folders = list_folders
         self._home = home
         self._clock = clock
         self._choosing = asyncio.Lock()
@@ -152,4 +165,6 @@ class ShellService:
     async def _start(self, session: str, argv: Sequence[str], seconds: float) -> RunningProgram:
         limits = ProgramLimits(int(seconds) + 1, self.settings.memory * 2**20, self.settings.max_processes)
         sandbox = await self.find_sandbox()
-        return await start_program(argv, sandbox, self.find_workspace(session), limits, self.settings.max_output)
+        readable = tuple(await self.list_folders(argv))
+        workspace = self.find_workspace(session)
+        return await start_program(argv, sandbox, workspace, limits, self.settings.max_output, readable=readable)

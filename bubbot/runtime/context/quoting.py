@@ -18,7 +18,7 @@ MAX_DISPLAY_NAME_CHARS = 64
 """Characters of a display name."""
 INDENT = "    "
 """The prefix of the further lines of a message in a chat of several people."""
-PROMPT_TAGS = ("memory", "runtimecontract", "command")
+PROMPT_TAGS = ("memory", "runtimecontract", "command", "skills")
 """The tags of the prompt, without the separators between their words."""
 
 _BREAK = "\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"

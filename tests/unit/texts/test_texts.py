@@ -559,6 +559,9 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 BUILT = (
     "mcp_state_",
+    "skill_file_",
+    "skill_source_",
+    "skill_status_",
     "branch_mark_",
     "branch_effect_",
     "trace_file_",

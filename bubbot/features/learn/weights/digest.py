@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.features.learn.weights.facts import WeightFile, WeightsOffered
+from bubbot.folder_digest import PREFIX, join_digests
 
 SUFFIXES = (".safetensors", ".gguf", ".bin")
 """What files of weights end with; of the first that a folder has, all files count."""
-PREFIX = "sha256:"
-DIGEST = re.compile(rf"{PREFIX}[0-9a-f]{{64}}")
-_IS_PLAIN = re.compile(r"[^\\\n\r\ud800-\udfff]+")
 
 
 def list_weights(folder: Path) -> tuple[WeightFile, ...]:
@@ -42,21 +39,17 @@ def digest_weights(folder: Path) -> tuple[str, tuple[WeightFile, ...]]:
         raise ConfigError(
             f"{folder} has no weights: name a folder with files that end with {', '.join(SUFFIXES)}, or their digest as {PREFIX}HEX"
         )
-    whole = sha256()
+    digests = list[tuple[str, str]]()
     for file in files:
-        if not _IS_PLAIN.fullmatch(file.name):
-            raise ConfigError(
-                f"{folder} has the file {file.name!a}: sha256sum writes such a name otherwise, or it is no UTF-8: rename it"
-            )
         try:
             with (folder / file.name).open("rb") as opened:
-                one = file_digest(opened, "sha256")
+                digests.append((file.name, file_digest(opened, "sha256").hexdigest()))
         except OSError as error:
             raise ConfigError(f"{folder / file.name} cannot be read ({error.strerror}): make it readable") from error
-        whole.update(f"{one.hexdigest()}  ".encode() + os.fsencode(file.name) + b"\n")
+    digest = join_digests(folder, digests)
     if list_weights(folder) != files:
         raise ConfigError(f"{folder} was changed while its weights were read: try again when they are whole")
-    return f"{PREFIX}{whole.hexdigest()}", files
+    return digest, files
 
 
 def is_unchanged(offer: WeightsOffered) -> bool:

@@ -10,10 +10,10 @@ from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller
-from bubbot.features.learn.weights.digest import PREFIX
 from bubbot.features.learn.weights.facts import WeightsAccepted, WeightsOffered, WeightsWithdrawn
 from bubbot.features.learn.weights.health import format_missing
 from bubbot.features.learn.weights.trial import Trial
+from bubbot.folder_digest import PREFIX
 from bubbot.shell_command import Argument, IsoTime
 
 MAX_LISTED = 20

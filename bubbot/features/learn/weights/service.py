@@ -14,7 +14,7 @@ from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ConfigError, ValueInvalid
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
-from bubbot.features.learn.weights.digest import DIGEST, PREFIX, digest_weights, is_unchanged
+from bubbot.features.learn.weights.digest import digest_weights, is_unchanged
 from bubbot.features.learn.weights.facts import (
     ExportReady,
     OwnerTold,
@@ -34,6 +34,7 @@ from bubbot.features.learn.weights.results import (
 )
 from bubbot.features.learn.weights.state import LEARN_PROJECTION, LearnState
 from bubbot.features.learn.weights.trial import FindTrial, Trial
+from bubbot.folder_digest import DIGEST, PREFIX
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import read_session
 from bubbot.runtime.model_choice import switch_query

@@ -41,6 +41,7 @@ from bubbot.texts import Texts
 from bubbot.tool import ArgumentsInvalid, EffectKind, GrantKind, Repeat, Tool, plan_call
 from tests.approving import approving
 from tests.e2e import forked
+from tests.made_settings import make_settings
 from tests.sandboxes import require
 from tests.turns import HOME, Options, Played, calls, running, says
 
@@ -360,7 +361,7 @@ async def test_a_program_in_the_background_ends_after_its_time(tmp_path: Path) -
 
 @asynccontextmanager
 async def feature_of(home: Path, **values: Any) -> Any:
-    feature = ShellFeature(home).feature(settings(**values))
+    feature = ShellFeature(home, make_settings(settings(**values))).feature()
     assert feature.lifespan is not None
     async with feature.lifespan():
         yield feature
@@ -592,7 +593,7 @@ def test_what_a_program_may_do_is_declared(tmp_path: Path) -> None:
 
 
 def test_nothing_is_there_or_loaded_unless_it_is_switched_on() -> None:
-    assert ShellFeature(Path("/")).feature(ShellSettings()).tools == ()
+    assert ShellFeature(Path("/"), make_settings()).feature().tools == ()
     code = (
         "import sys; from bubbot.app.own_features import find_parts, own_events, settings_schema; "
         "list(find_parts('feature', 'create')), list(find_parts('feature', 'create_lasting')), own_events(), settings_schema(); "
