@@ -17,6 +17,7 @@ from tests.command_line import json_commands
 from tests.docs.json_pages import FOLDER, file_name, results
 from tests.e2e import bot, inside
 from tests.e2e.test_control import daemon, sockets
+from tests.mcp.benches import LIGHT, READABLE
 from tests.raw import tamper
 from tests.tasks import write_task
 
@@ -104,6 +105,14 @@ RUNS: dict[str, tuple[str, ...]] = {
     "learn accept": ("learn", "accept"),
     "learn status": ("learn", "status"),
     "learn back": ("learn", "back"),
+    "mcp add": ("mcp", "add", "light", " ".join(LIGHT), *(word for each in READABLE for word in ("--read", each))),
+    "mcp list": ("mcp", "list"),
+    "mcp check": ("mcp", "check", "light"),
+    "mcp tools": ("mcp", "tools", "light"),
+    "mcp pin": ("mcp", "pin", "light", "hello"),
+    "mcp unpin": ("mcp", "unpin", "light", "hello"),
+    "mcp login": ("mcp", "login", "light"),
+    "mcp remove": ("mcp", "remove", "light"),
     "view add": ("view", "add", "default", "telegram:42"),
     "view list": ("view", "list"),
     "view remove": ("view", "remove", "default", "telegram:42"),
@@ -132,9 +141,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "restore accept-loss": ("--home", "restored", "restore", "--accept-loss"),
 }
 """Each command that has a schema, in an order in which each finds what it needs in a used home."""
-REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
+REFUSED = {"access approve", "mcp login", "mcp unpin", "reload", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
            "restore empty", "restore accept-loss", "task graph", "task resume", "task cancel", "task rerun"}  # fmt: skip
-"""They need a person who wrote, a running bot, a missing or shorter database (tests/e2e/test_backup.py), or a card:
+"""They need a person who wrote, a server with a login, a pinned tool, a running bot, a missing or shorter database (tests/e2e/test_backup.py), or a card:
 tests/unit/features/approvals/test_turns.py runs those with one; a test below runs those of a run with one."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "eval list", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",

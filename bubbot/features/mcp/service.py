@@ -53,6 +53,7 @@ from bubbot.features.mcp.state import MCP_PROJECTION, McpState
 from bubbot.ports.channel import Role
 from bubbot.tape.fact import Fact
 from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
 from bubbot.tool import ADMINISTERS, READS_PEOPLE, READS_WORLD, CommandHelp, HelpTopic
 
@@ -289,6 +290,8 @@ class McpService:
         """
         await self.catch_up()
         server = self._find_server(args.server)
+        if caller.turn is not None:
+            caller.turn.note_answer(Source.WORLD)  # it shows what the server says
         offered = await self._reach(server)
         tool = offered.find(args.tool)
         if tool is None:

@@ -50,6 +50,8 @@ async def test_a_tool_is_added_looked_at_pinned_called_and_its_words_are_the_wor
         tape = bench.app.tape("stdin:default")
         results = (await tape.fetch([TapeQuery(tape.name, kinds=("tool_result",))]))[0]
         assert [entry.meta["provenance"] for entry in results] == ["world"]
+        shown_to_owner = [entry for entry in await bench.events("command") if entry.data["name"] == "mcp.pin"]
+        assert [entry.meta.get("provenance") for entry in shown_to_owner] == ["world", "world"]
         assert "2 tools" not in await bench.type(",mcp")
         assert "acting: " in await bench.type(",mcp")
         assert "Models may no longer call search" in await bench.type(",mcp.unpin acting search")
