@@ -84,6 +84,5 @@ COMMANDS = make_group(
     open_clients,
     "Let programs on this machine that speak MCP, the Model Context Protocol, read chats: an editor, an assistant.",
     (SERVE,),
-    section="Operate",
-    help_line="let programs read chats through MCP",
+    help_line="let programs read chats",
 )
