@@ -122,7 +122,9 @@ def _watch(run_folder: Path, programs: Path) -> None:
     """Start a server, say so, and end it once nobody uses it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
-    folder = Path(tempfile.mkdtemp(prefix="bubbot-postgres-", dir=root))  # not below pytest's, which other users may not enter
+    folder = Path(
+        tempfile.mkdtemp(prefix="bubbot-postgres-", dir=root)
+    )  # not below pytest's, which other users may not enter
     user = {}
     if os.geteuid() == 0:
         other = pwd.getpwnam("nobody")
@@ -139,7 +141,7 @@ def _watch(run_folder: Path, programs: Path) -> None:
             stdout=sys.stderr,
             cwd=folder,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one thread
             **user,  # type: ignore[call-overload]  # names and values as subprocess takes them
         )
         _wait_until_ready(server, programs, folder)

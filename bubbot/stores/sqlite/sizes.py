@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import aiosqlite
 
 from bubbot.ports.store import DatabaseSize, TapeSize, UnreferencedBlobs
-from bubbot.stores.sqlite.transaction import Fetch
+from bubbot.stores.transaction import Fetch
 
 SHORT_WAL_BYTES = 4 << 20
 """A write-ahead log of up to this size is never truncated."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
-from bubbot.stores.sqlite.index.schema import ADVANCE_GENERATION
-from bubbot.stores.sqlite.names import SELECT_FIRST, SELECT_NAME_FACT, parse_name_fact
-from bubbot.stores.sqlite.transaction import Fetch, Transaction
+from bubbot.stores.names import SELECT_FIRST, SELECT_NAME_FACT, parse_name_fact
+from bubbot.stores.transaction import Fetch, Transaction
 from bubbot.tape import erasure
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import Batch, ResetBatch
@@ -31,9 +30,7 @@ async def put_aside(
     old_tape = await transaction.find_tape(tape)
     if old_tape is not None:
         await transaction.append([Batch(tape, (erasure.build_rename(tape, reset_batch.archive, batches),))])
-        await transaction.execute(
-            "UPDATE tapes SET name = ?, archived_from = ? WHERE tape = ?", (reset_batch.archive, tape, old_tape.tape)
-        )
+        await transaction.rename(old_tape.tape, reset_batch.archive, tape)
     if not reset_batch.erase:
         return await transaction.append(batches)
     rows = await transaction.fetch("SELECT name FROM tapes WHERE archived_from = ? ORDER BY name", (tape,))
@@ -154,7 +151,7 @@ async def _erase(
     If the fact would become too long, further facts go to the home tape, like those about blobs. The commit makes all
     existing search indexes stale.
     """
-    await transaction.execute(ADVANCE_GENERATION, ())
+    await transaction.begin_erasure()
     # A batch may begin a tape with the same name again.
     numbers = {name: end.tape for name in targets.ids if (end := await transaction.find_tape(name)) is not None}
     first, *overflow = erasure.split_covers(targets.ids)
@@ -191,12 +188,7 @@ async def _blank(
         for low, high in spans
         for entry_id in range(low, high + 1)
     ]
-    await transaction.execute("INSERT INTO erased (tape, id, fact) VALUES (?, ?, ?)", *((*row, fact) for row in rows))
-    await transaction.execute(
-        "UPDATE entries SET payload = NULL, meta = NULL, name = NULL, opens = NULL, salt = NULL "
-        "WHERE tape = ? AND id = ?",
-        *rows,
-    )
+    await transaction.blank(fact, rows)
 
 
 async def remove_blobs(transaction: Transaction, tape: str, digests: Sequence[str], reason: tuple[str, str]) -> None:
@@ -206,7 +198,4 @@ async def remove_blobs(transaction: Transaction, tape: str, digests: Sequence[st
     """
     for fact in erasure.build_blob_removals(tape, digests, *reason):
         await transaction.append([Batch(erasure.HOME_TAPE, (fact,))])
-        await transaction.execute(
-            "DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?",
-            *((tape, digest) for digest in fact.payload["data"]["digests"]),
-        )
+        await transaction.delete_blobs(tape, fact.payload["data"]["digests"])
