@@ -23,12 +23,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 OLDEST = 15
 """The oldest version that bubbot knows."""
 SUPERUSER = "super"
+OWNER = "owner"
+"""The role that owns the databases of tests, and may make roles."""
+TEMPLATE = "bubbot_template"
+_NUMBERS = count(1)
 STARTING = 60.0
 """Seconds a busy machine may take to make and start a server."""
 _SYSTEM = Path("/usr/lib/postgresql")
@@ -98,6 +103,37 @@ def shared_server(run_folder: Path, programs: Path) -> Iterator[PostgresServer]:
             _start_watcher(run_folder, programs)
         fcntl.lockf(starting, fcntl.LOCK_UN)
         yield PostgresServer(**json.loads(state.read_text(encoding="utf-8")))
+
+
+def make_template(server: PostgresServer) -> None:
+    """Make the database that tests copy, unless another process of the run has made it."""
+    import psycopg
+
+    from bubbot.stores.postgres.schema import migrate
+
+    with psycopg.connect(server.address(), autocommit=True) as conn:
+        conn.execute("SELECT pg_advisory_lock(1)")  # of this database; ends with the connection
+        if conn.execute("SELECT 1 FROM pg_database WHERE datname = %s AND datistemplate", (TEMPLATE,)).fetchone():
+            return
+        conn.execute(f"CREATE ROLE {OWNER} LOGIN CREATEROLE")
+        conn.execute(f"CREATE DATABASE {TEMPLATE} OWNER {OWNER}")
+        with psycopg.connect(server.address(TEMPLATE, OWNER), autocommit=True) as template:
+            migrate(template, now="")
+        conn.execute(f"ALTER DATABASE {TEMPLATE} IS_TEMPLATE true")
+
+
+@contextmanager
+def copied_database(server: PostgresServer, template: str = TEMPLATE) -> Iterator[str]:
+    """Make a copy of a database, and drop it at the end; yield its address for its owner."""
+    import psycopg
+
+    name = f"test_{os.getpid()}_{next(_NUMBERS)}"
+    with psycopg.connect(server.address(), autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}")
+        try:
+            yield server.address(name, OWNER)
+        finally:
+            conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def _start_watcher(run_folder: Path, programs: Path) -> None:

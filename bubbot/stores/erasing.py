@@ -1,4 +1,4 @@
-"""Archiving of tapes, erasure of content, and removal of unreferenced blobs.
+"""Merges of forks, archiving of tapes, erasure of content, and removal of unreferenced blobs.
 
 The functions run in a write transaction.
 """
@@ -12,15 +12,43 @@ from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
 from bubbot.stores.names import SELECT_FIRST, SELECT_NAME_FACT, parse_name_fact
-from bubbot.stores.transaction import Fetch, Transaction
+from bubbot.stores.transaction import Contents, Fetch, Transaction, encode_staged
 from bubbot.tape import erasure
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.store import Batch, ResetBatch
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 
 Traces: TypeAlias = Sequence[tuple[str, tuple[int, ...]]]
 """Single entries of several tapes: (tape, ids) each."""
 BlobTraces: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 """Blobs of several tapes: (tape, digests) each."""
+
+
+async def merge_fork(
+    transaction: Transaction,
+    fork: str,
+    batches: Sequence[Batch],
+    contents: Contents,
+    reset: tuple[str, ResetBatch] | None,
+) -> list[tuple[TapeEntry, ...]]:
+    """Merge a fork into its parent, the tape or another fork; see `TapeStore.merge_fork`.
+
+    `contents`: those of the batches for tapes, encoded already.
+    """
+    await transaction.refuse_lost_leases(batches)
+    opened = await transaction.find_fork(fork)
+    if parent := ForkRecord(fork, opened.tape, opened.base, ()).parent:
+        await transaction.drop_fork(fork)
+        await transaction.extend_fork(parent, batches, encode_staged(batches), None)
+        return [batch.entries for batch in batches]
+    if reset is None:
+        stored = await transaction.append(batches, contents)  # first: a conflict leaves nothing to undo
+        await transaction.drop_fork(fork)
+        return stored
+    if reset[0] == opened.tape:
+        # A reset must not archive entries that the fork has not seen.
+        await transaction.require_head(opened.tape, opened.base)
+    await transaction.drop_fork(fork)
+    return await put_aside(transaction, *reset, batches)
 
 
 async def put_aside(

@@ -9,10 +9,13 @@ A global position is the number of its transaction in the upper bits and the pla
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
-from hashlib import sha256
-from typing import Any
+from types import MappingProxyType
+from typing import TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -95,6 +98,7 @@ CREATE TABLE forks (
     epoch bigint NOT NULL
 );
 CREATE INDEX forks_tape ON forks (tape, session);
+CREATE INDEX forks_outermost ON forks (split_part(fork, '/', 1));
 CREATE TABLE fork_batches (
     fork text COLLATE "C" NOT NULL REFERENCES forks,
     place integer NOT NULL,
@@ -309,6 +313,12 @@ BEGIN
         coalesce((SELECT leases.epoch FROM leases WHERE leases.tape = held.name), 0), position_base()
         FROM (SELECT * FROM tapes WHERE tapes.name = ANY (names) ORDER BY tapes.tape FOR UPDATE) AS held;
 END $$;
+-- The first caller's label of the tapes' names stays.
+CREATE FUNCTION keep_label(label text) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO deployment (key, value) VALUES ('workspace', label) ON CONFLICT DO NOTHING;
+    RETURN (SELECT value FROM deployment WHERE key = 'workspace');
+END $$;
 CREATE FUNCTION erase(fact bigint, numbers bigint[], ids bigint[]) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     INSERT INTO erased (tape, id, fact) SELECT number, id, fact FROM unnest(numbers, ids) AS target (number, id);
@@ -324,7 +334,13 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     DELETE FROM blob_pieces WHERE tape = (SELECT tape FROM tapes WHERE name = tape_name) AND digest = ANY (digests);
     DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = tape_name) AND digest = ANY (digests);
 $$;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA bubbot FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {SCHEMA} FROM PUBLIC;
+-- So that they work for replication and for `session_replication_role`, too.
+DO $$ DECLARE each record; BEGIN
+    FOR each IN SELECT tgname, tgrelid::regclass AS owner FROM pg_trigger
+        JOIN pg_class ON pg_class.oid = tgrelid WHERE relnamespace = '{SCHEMA}'::regnamespace AND NOT tgisinternal
+    LOOP EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', each.owner, each.tgname); END LOOP;
+END $$;
 """
 
 MIGRATIONS = (_FIRST,)
@@ -333,7 +349,7 @@ MIGRATIONS = (_FIRST,)
 _RIGHTS = f"""
 GRANT USAGE ON SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {APP_ROLE};
-GRANT INSERT ON deployment, entries, blobs, blob_pieces TO {APP_ROLE};
+GRANT INSERT ON entries, blobs, blob_pieces TO {APP_ROLE};
 GRANT INSERT, UPDATE, DELETE ON forks, fork_batches TO {APP_ROLE};
 GRANT INSERT, UPDATE ON leases TO {APP_ROLE};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {APP_ROLE};
@@ -341,3 +357,193 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {SCHEMA} TO {APP_ROLE};
 """
 _COMMENT = "bubbot"
 """The comment on the schema, which tells it from one of another program."""
+_TRIGGER = re.compile(
+    r"^CREATE TRIGGER (?P<name>\w+) (?P<time>BEFORE|AFTER) (?P<event>INSERT|UPDATE|DELETE|TRUNCATE) ON (?P<table>\w+) "
+    r"(?:REFERENCING NEW TABLE AS added )?FOR EACH (?P<each>ROW|STATEMENT) EXECUTE FUNCTION (?P<function>\w+)\(\);$",
+    re.MULTILINE,
+)
+_FUNCTION = re.compile(r"^CREATE FUNCTION (?P<name>\w+)\(.*?AS \$\$(?P<source>.*?)\$\$;$", re.MULTILINE | re.DOTALL)
+_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?P<name>\w+) ON", re.MULTILINE)
+_TYPE_BITS = {"ROW": 1, "STATEMENT": 0, "BEFORE": 2, "AFTER": 0, "INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('bubbot:migrate', 0))"
+
+Connection: TypeAlias = psycopg.Connection[TupleRow]
+
+
+def check_version(conn: Connection) -> int:
+    """Return the version of the schema; 0 if there is none.
+
+    Raise `StoreTooNew`, or `StoreUnavailable` if the schema belongs to another program.
+    """
+    found = conn.execute(
+        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", (SCHEMA,)
+    ).fetchone()
+    if found is None:
+        return 0
+    if found[0] != _COMMENT:
+        raise StoreUnavailable(
+            f"the schema {SCHEMA} of this database belongs to another program: name another database in [store] url"
+        )
+    try:
+        version = conn.execute(f"SELECT coalesce(max(version), 0) FROM {SCHEMA}.migrations").fetchone()
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreUnavailable(
+            f"the role may not read the schema {SCHEMA}: as the owner, `GRANT {APP_ROLE} TO` it"
+        ) from error
+    newest = 0 if version is None else int(version[0])
+    if newest > len(MIGRATIONS):
+        raise StoreTooNew(
+            f"the database has version {newest}, this bubbot knows versions up to {len(MIGRATIONS)}: "
+            "it was written by a newer bubbot. Install that one again, or name another database in [store] url"
+        )
+    return newest
+
+
+def migrate(conn: Connection, *, now: str) -> None:
+    """Make the schema, or bring it to the newest version, in one transaction; give the bot's role its rights.
+
+    Several processes may do so at once. Raise `StoreUnavailable` if the role may not create anything.
+    """
+    if check_version(conn) == len(MIGRATIONS):
+        return
+    try:
+        with conn.transaction():
+            conn.execute(_LOCK)
+            version = check_version(conn)  # another process may have been faster
+            if version == len(MIGRATIONS):
+                return
+            if version == 0:
+                conn.execute(f"CREATE SCHEMA {SCHEMA}")
+                conn.execute(
+                    sql.SQL("COMMENT ON SCHEMA {} IS {}").format(sql.Identifier(SCHEMA), sql.Literal(_COMMENT))
+                )
+            conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
+            for number, script in enumerate(MIGRATIONS[version:], version + 1):
+                conn.execute(script.encode())
+                conn.execute("INSERT INTO migrations (version, applied) VALUES (%s, %s)", (number, now))
+            _give_rights(conn)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreUnavailable(
+            f"the role {conn.info.user} may not make bubbot's tables ({error.diag.message_primary}): start once with the "
+            f"address of the database's owner, or `GRANT CREATE ON DATABASE {conn.info.dbname} TO {conn.info.user}`"
+        ) from error
+
+
+def _give_rights(conn: Connection) -> None:
+    """Make the bot's role if this role may, and give it its rights. Without it the triggers still guard history."""
+    if conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (APP_ROLE,)).fetchone() is None:
+        try:
+            with conn.transaction():
+                conn.execute(f"CREATE ROLE {APP_ROLE} NOLOGIN")
+        except psycopg.errors.InsufficientPrivilege:
+            return
+        except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+            pass  # for another database of the server, at the same moment
+    conn.execute(_RIGHTS.encode())
+    with suppress(psycopg.errors.InsufficientPrivilege), conn.transaction():
+        conn.execute(f"GRANT {APP_ROLE} TO CURRENT_USER")
+
+
+@cache
+def _expected_triggers() -> Mapping[str, tuple[str, str, int]]:
+    """Return table, function and type of each trigger, by name."""
+    found = itertools.chain.from_iterable(map(_TRIGGER.finditer, MIGRATIONS))
+    return MappingProxyType(
+        {
+            each["name"]: (
+                each["table"],
+                each["function"],
+                sum(_TYPE_BITS[each[part]] for part in ("each", "time", "event")),
+            )
+            for each in found
+        }
+    )
+
+
+@cache
+def _expected_functions() -> Mapping[str, str]:
+    """Return the source of each function, by name."""
+    found = itertools.chain.from_iterable(map(_FUNCTION.finditer, MIGRATIONS))
+    return MappingProxyType({each["name"]: each["source"] for each in found})
+
+
+def wrong_guards(conn: Connection) -> tuple[str, ...]:
+    """Return the names of triggers and functions that are missing, changed, disabled, or not ours; empty for none."""
+    triggers = {
+        name: ((table, function, kind) if enabled == "A" and is_plain else ("", "", 0))
+        for name, table, function, kind, enabled, is_plain in conn.execute(
+            "SELECT tgname::text, relname::text, proname::text, tgtype::int, tgenabled::text, tgqual IS NULL FROM pg_trigger "
+            "JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid "
+            f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND NOT tgisinternal"
+        )
+    }
+    functions = {
+        name: source
+        for name, source in conn.execute(
+            f"SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = '{SCHEMA}'::regnamespace"
+        )
+    }
+    wrong = {
+        name
+        for name in triggers.keys() | _expected_triggers().keys()
+        if triggers.get(name) != _expected_triggers().get(name)
+    }
+    wrong |= {
+        f"{name}()"
+        for name in functions.keys() | _expected_functions().keys()
+        if functions.get(name) != _expected_functions().get(name)
+    }
+    return tuple(sorted(wrong))
+
+
+def missing_indexes(conn: Connection) -> tuple[str, ...]:
+    """Return the names of indexes that are missing or not valid."""
+    expected = {each["name"] for script in MIGRATIONS for each in _INDEX.finditer(script)}
+    rows = conn.execute(
+        "SELECT relname::text FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid "
+        f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND indisvalid AND indisready"
+    )
+    return tuple(sorted(expected - {name for (name,) in rows}))
+
+
+def refuse_unguarded(conn: Connection) -> None:
+    """Raise `TapeCorrupt` for a database without its protecting triggers, since it must not be written to."""
+    if wrong := wrong_guards(conn):
+        raise TapeCorrupt(
+            f"the database no longer protects its history ({', '.join(wrong)} missing or changed), so nothing is written to it: "
+            "bubbot tape verify looks for what was changed, bubbot tape repair restores them"
+        )
+
+
+def restore_guards(conn: Connection) -> tuple[str, ...]:
+    """Restore triggers and functions in one transaction, as the owner; return the names of the wrong ones."""
+    with conn.transaction():
+        wrong = wrong_guards(conn)
+        if not wrong:
+            return ()
+        conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
+        for name in wrong:
+            if name.endswith("()") and name[:-2] in _expected_functions():
+                conn.execute(
+                    _creation(_FUNCTION, name[:-2]).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").encode()
+                )
+            elif not name.endswith("()"):
+                _restore_trigger(conn, name)
+        return wrong
+
+
+def _restore_trigger(conn: Connection, name: str) -> None:
+    tables = conn.execute(
+        "SELECT relname::text FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
+        f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND tgname = %s",
+        (name,),
+    )
+    for (table,) in tables.fetchall():
+        conn.execute(sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(name), sql.Identifier(table)))
+    if name in _expected_triggers():
+        conn.execute(_creation(_TRIGGER, name).encode())
+        conn.execute(f"ALTER TABLE {_expected_triggers()[name][0]} ENABLE ALWAYS TRIGGER {name}")
+
+
+def _creation(pattern: re.Pattern[str], name: str) -> str:
+    return next(each[0] for script in MIGRATIONS for each in pattern.finditer(script) if each["name"] == name)

@@ -25,6 +25,7 @@ from bubbot.stores.erasing import (
     count_erasable,
     erase_archive,
     erase_entries,
+    merge_fork,
     put_aside,
     remove_blobs,
 )
@@ -53,11 +54,9 @@ from bubbot.stores.sqlite.sizes import (
     OnNewest,
     WalCheckpointer,
     WalLimits,
-    find_unreferenced_blobs,
     ignore_newest,
     measure_size,
     release_pages,
-    still_unreferenced,
     truncate_wal,
     vacuum_database,
 )
@@ -72,6 +71,7 @@ from bubbot.stores.transaction import (
     encode_batches,
     encode_staged,
 )
+from bubbot.stores.unreferenced import find_unreferenced_blobs, still_unreferenced
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
@@ -166,25 +166,11 @@ class SqliteStore:
         # Entries for another fork are encoded differently.
         contents = encode_batches(() if "/" in fork else batches, self._salt)
 
-        async def merge(transaction: Transaction) -> list[tuple[TapeEntry, ...]]:
-            await transaction.refuse_lost_leases(batches)
-            opened = await transaction.find_fork(fork)
-            if parent := ForkRecord(fork, opened.tape, opened.base, ()).parent:
-                await transaction.drop_fork(fork)
-                await transaction.extend_fork(parent, batches, encode_staged(batches), None)
-                return [batch.entries for batch in batches]
-            if reset is None:
-                stored = await transaction.append(batches, contents)  # first: a conflict leaves nothing to undo
-                await transaction.drop_fork(fork)
-                return stored
-            if reset[0] == opened.tape:
-                # A reset must not archive entries that the fork has not seen.
-                await transaction.require_head(opened.tape, opened.base)
-            await transaction.drop_fork(fork)
-            return await put_aside(transaction, *reset, batches)
-
         async with self._erasing(required=reset is not None and reset[1].erase):
-            return await self._require_writer().submit(merge, Needs(() if "/" in fork else batches, forks=[fork]))
+            return await self._require_writer().submit(
+                lambda transaction: merge_fork(transaction, fork, batches, contents, reset),
+                Needs(() if "/" in fork else batches, forks=[fork]),
+            )
 
     async def drop_fork(self, fork: str) -> None:
         await self._require_writer().submit(lambda transaction: transaction.drop_fork(fork), Needs(forks=[fork]))

@@ -1,0 +1,200 @@
+"""The writing connection of one process: groups of jobs, the lost server, and commits that nobody has answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeAlias
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from bubbot.errors import StoreFull, StoreUnavailable
+from bubbot.stores.group import GroupWriter, JobLeftTraces, JobOutcome, WriteJob, run_jobs, translate_unknown
+from bubbot.stores.postgres.connections import ServerLost, is_lost, translate_error
+from bubbot.stores.postgres.transaction import CommitRefused, PostgresTransaction
+from bubbot.stores.transaction import Needs, Salt
+
+log = logging.getLogger(__name__)
+
+AsyncConnector: TypeAlias = Callable[[], Awaitable[psycopg.AsyncConnection[TupleRow]]]
+"""Opens the writing connection. Raises `StoreError`."""
+MAX_ATTEMPTS = 5
+"""Times that a group is tried if the server chose it to end a circle of waiting."""
+OUTCOME_SECONDS = 0.2
+"""Seconds between two questions of what became of a commit."""
+
+
+class PostgresWriter(GroupWriter):
+    """The writer of one process. Other processes write to the same database. See `GroupWriter`.
+
+    A job that chooses its tapes only as it runs has a transaction of its own, in which nobody else writes.
+    """
+
+    database_error = psycopg.Error
+
+    def __init__(self, connector: AsyncConnector, salt: Salt, room_retry: float | None = None) -> None:
+        super().__init__(room_retry)
+        self._connector = connector
+        self._salt = salt
+        self._conn: psycopg.AsyncConnection[TupleRow] | None = None
+        self._reason: BaseException | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return super().is_full and isinstance(self._reason, StoreFull)
+
+    async def _run(self, opened: asyncio.Future[None]) -> None:
+        try:
+            await self._connected()
+            if not opened.done():
+                opened.set_result(None)
+            while await self._wait():
+                await self._serve_group()
+        finally:
+            if self._conn is not None:
+                with suppress(psycopg.Error):
+                    await self._conn.close()
+
+    async def _wait(self) -> bool:
+        """Wait for work; return false if no more will come."""
+        if not self._news.is_set():
+            if self._is_closing:
+                return False
+            await self._news.wait()
+        self._news.clear()
+        return True
+
+    async def _connected(self) -> psycopg.AsyncConnection[TupleRow]:
+        if self._conn is None or self._conn.closed:
+            self._conn = await self._connector()
+        return self._conn
+
+    def _take_group(self) -> list[WriteJob]:
+        jobs = super()._take_group()
+        first = next((place for place, job in enumerate(jobs) if job.needs.is_exclusive), len(jobs))
+        group = jobs[: first or 1]
+        self._queue.extendleft(reversed(jobs[len(group) :]))
+        return group
+
+    async def _commit(self, jobs: Sequence[WriteJob], *, stop_when_full: bool) -> list[JobOutcome]:
+        """See `GroupWriter`. A failure of a statement or of the commit rolls back the whole group."""
+        try:
+            outcomes = await self._try_commit(jobs)
+        except (psycopg.Error, JobLeftTraces, CommitRefused, ServerLost) as failure:
+            error = self._translate(failure.__cause__ if isinstance(failure, JobLeftTraces) else failure)
+            if len(jobs) == 1 or isinstance(error, ServerLost):  # each further attempt would wait as long again
+                return [JobOutcome(job, error=error) for job in jobs]
+        else:
+            return outcomes
+        outcomes = []
+        for job in jobs:
+            outcomes += await self._commit([job], stop_when_full=stop_when_full)
+            if stop_when_full and self._waits(outcomes[-1].error):
+                break  # no later job may overtake it
+        return outcomes
+
+    async def _try_commit(self, jobs: Sequence[WriteJob]) -> list[JobOutcome]:
+        """Commit jobs as one transaction. Raise what failed, with nothing written."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            transaction = PostgresTransaction(await self._connected(), self._salt)
+            outcomes: list[JobOutcome] = []
+            try:
+                await transaction.begin(_all_needs(jobs))
+                outcomes = await run_jobs(transaction, jobs, psycopg.Error, self._translate)
+                await transaction.commit()
+            except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
+                await transaction.rollback()
+                if attempt == MAX_ATTEMPTS:
+                    raise
+                log.info("transaction tried again", extra={"action": "store.again"})
+                continue
+            except psycopg.Error as error:
+                if is_lost(error) and transaction.is_committing and transaction.xid is not None:
+                    if await self._was_committed(transaction.xid):
+                        return outcomes
+                    raise ServerLost(
+                        "the PostgreSQL server went away before the commit; nothing was written"
+                    ) from error
+                await self._roll_back(transaction)
+                raise
+            except BaseException:
+                await self._roll_back(transaction)
+                raise
+            return outcomes
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _roll_back(self, transaction: PostgresTransaction) -> None:
+        try:
+            await transaction.rollback()
+        except psycopg.Error:  # the connection is of no use any more
+            await self._drop_connection()
+
+    async def _drop_connection(self) -> None:
+        if self._conn is not None:
+            with suppress(psycopg.Error):
+                await self._conn.close()
+            self._conn = None
+
+    async def _was_committed(self, xid: int) -> bool:
+        """Find out what became of a commit without an answer: nobody may be told the wrong thing."""
+        while True:
+            await self._drop_connection()
+            try:
+                conn = await self._connected()
+                while True:
+                    cursor = await conn.execute("SELECT pg_xact_status(%s::text::xid8)", (str(xid),))
+                    row = await cursor.fetchone()
+                    status = None if row is None else row[0]
+                    if status != "in progress":
+                        return bool(status == "committed")
+                    await asyncio.sleep(OUTCOME_SECONDS)
+            except (psycopg.Error, ServerLost) as error:
+                if self._room_retry is None:
+                    raise StoreUnavailable(
+                        "the PostgreSQL server went away during a commit, and nobody knows yet whether it was written"
+                    ) from error
+                if self._room.is_set():
+                    self._reason = self._translate(error)
+                    self._log_waiting()
+                    self._room.clear()
+                await asyncio.sleep(min(self._room_retry, 1.0))
+
+    def _waits(self, error: BaseException | None) -> bool:
+        if isinstance(error, StoreFull | ServerLost):
+            self._reason = error
+            return True
+        return False
+
+    def _log_waiting(self) -> None:
+        if isinstance(self._reason, StoreFull):
+            super()._log_waiting()
+            return
+        log.error(
+            "database server lost, nothing is accepted or sent until it is back",
+            extra={"action": "store.lost", "reason": str(self._reason)},
+        )
+
+    def _log_waited(self) -> None:
+        if isinstance(self._reason, StoreFull):
+            super()._log_waited()
+            return
+        log.warning("database server is back", extra={"action": "store.back"})
+
+    def _translate(self, error: BaseException | None) -> BaseException:
+        if isinstance(error, psycopg.Error):
+            ours = translate_error(error)
+            ours.__cause__ = error
+            return ours
+        return translate_unknown(error or StoreUnavailable("the database failed"))
+
+
+def _all_needs(jobs: Sequence[WriteJob]) -> Needs:
+    return Needs(
+        [batch for job in jobs for batch in job.needs.batches],
+        [name for job in jobs for name in job.needs.names],
+        [fork for job in jobs for fork in job.needs.forks],
+        is_exclusive=any(job.needs.is_exclusive for job in jobs),
+    )
