@@ -11,7 +11,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.rows import TupleRow
+from psycopg.types.string import StrDumperUnknown
 
 from bubbot.errors import BubbotError, ConfigError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.stores.names import RowsOfStatement
@@ -22,6 +25,29 @@ CONNECT_SECONDS = 10
 _LOST = ("08", "57P")
 """Beginnings of the codes of a server that went away; an error without a code is the client's, who lost it."""
 _DAMAGED = ("XX001", "XX002")
+
+
+class _TextDumper(StrDumperUnknown):
+    """Writes texts so that the server can keep them: it has no NUL. The order of texts stays."""
+
+    def dump(self, obj: str) -> bytes:
+        if "\x00" in obj or "\x01" in obj:
+            obj = obj.replace("\x01", "\x01\x02").replace("\x00", "\x01\x01")
+        return obj.encode()
+
+
+class _TextLoader(Loader):
+    """Reads texts that `_TextDumper` wrote. JSON has no such signs."""
+
+    def load(self, data: Buffer) -> str:
+        text = str(data, "utf-8")
+        return text.replace("\x01\x01", "\x00").replace("\x01\x02", "\x01") if "\x01" in text else text
+
+
+def adapt(conn: psycopg.Connection[TupleRow] | psycopg.AsyncConnection[TupleRow]) -> None:
+    """Let a connection write and read any text."""
+    conn.adapters.register_dumper(str, _TextDumper)
+    conn.adapters.register_loader("text", _TextLoader)
 
 
 class ServerLost(StoreUnavailable):
@@ -73,6 +99,7 @@ def connect(address: ServerAddress, *, readonly: bool) -> Connection:
     except psycopg.Error as error:
         raise unreachable(address, error) from error
     try:
+        adapt(conn)
         with translated_errors():
             for statement in session_statements(readonly=readonly):
                 conn.execute(statement)

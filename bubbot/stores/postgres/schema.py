@@ -128,6 +128,11 @@ CREATE FUNCTION lift_positions() RETURNS void LANGUAGE sql VOLATILE SECURITY DEF
     ON CONFLICT (key) DO UPDATE SET value = excluded.value
 $$;
 
+-- The JSON of an entry, with texts as the columns have them: NUL is written as two signs (`_TextDumper`).
+CREATE FUNCTION facts(payload text) RETURNS json LANGUAGE sql IMMUTABLE AS $$
+    SELECT replace(replace(payload, '\\u0001', '\\u0001\\u0002'), '\\u0000', '\\u0001\\u0001')::json
+$$;
+
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'append-only: % of % is refused', TG_OP, TG_TABLE_NAME USING ERRCODE = 'integrity_constraint_violation';
@@ -182,7 +187,7 @@ CREATE FUNCTION erased_insert() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINE
 BEGIN
     IF EXISTS (
         SELECT FROM added WHERE NOT EXISTS (
-            SELECT FROM entries AS fact, json_each(fact.payload::json -> 'data' -> 'covers') AS cover,
+            SELECT FROM entries AS fact, json_each(facts(fact.payload) -> 'data' -> 'covers') AS cover,
                 json_array_elements(cover.value) AS span
             WHERE fact.seq = added.fact AND fact.kind = 'event' AND fact.name = 'tape/erased'
                 AND cover.key = (SELECT name FROM tapes WHERE tape = added.tape)
@@ -227,7 +232,7 @@ BEGIN
         AND OLD.archived_from IS NULL AND NEW.archived_from = OLD.name
         AND EXISTS (
             SELECT FROM entries WHERE tape = OLD.tape AND id = OLD.head AND kind = 'event' AND name = 'tape/renamed'
-            AND payload::json -> 'data' ->> 'from' = OLD.name AND payload::json -> 'data' ->> 'to' = NEW.name
+            AND facts(payload) -> 'data' ->> 'from' = OLD.name AND facts(payload) -> 'data' ->> 'to' = NEW.name
         )
     THEN
         RETURN NEW;
@@ -241,7 +246,7 @@ BEGIN
     IF NOT EXISTS (
         SELECT FROM entries AS fact WHERE fact.seq = (SELECT max(seq) FROM entries)
         AND fact.kind = 'event' AND fact.name = 'blob/removed'
-        AND fact.payload::json -> 'data' ->> 'tape' = (SELECT name FROM tapes WHERE tape = OLD.tape)
+        AND facts(fact.payload) -> 'data' ->> 'tape' = (SELECT name FROM tapes WHERE tape = OLD.tape)
         AND strpos(fact.payload, '"' || OLD.digest || '"') > 0
     ) THEN
         RAISE EXCEPTION 'append-only: a blob goes only with a fact that names it' USING ERRCODE = 'integrity_constraint_violation';

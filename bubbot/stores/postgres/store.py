@@ -34,6 +34,7 @@ from bubbot.stores.postgres.connections import (
     ServerAddress,
     ServerLost,
     ThreadReader,
+    adapt,
     check_server,
     connect,
     session_statements,
@@ -165,6 +166,7 @@ class PostgresStore:
         await conn.set_read_only(True)
 
     async def _begin_session(self, conn: psycopg.AsyncConnection[TupleRow], *, readonly: bool) -> None:
+        adapt(conn)
         async with conn.pipeline():
             for statement in session_statements(readonly=readonly, role=self._role):
                 await conn.execute(statement)
