@@ -42,7 +42,8 @@ CREATE TABLE tapes (
     archived_from text COLLATE "C",
     head bigint NOT NULL DEFAULT 0,        -- the newest id
     chain bytea NOT NULL DEFAULT '',       -- the chain value of that entry
-    position bigint NOT NULL DEFAULT 0     -- the position of that entry
+    position bigint NOT NULL DEFAULT 0,    -- the position of that entry
+    is_begun boolean NOT NULL DEFAULT false  -- it has had a blob, if no entry
 );
 CREATE INDEX tapes_archived ON tapes (archived_from) WHERE archived_from IS NOT NULL;
 CREATE TABLE entries (
@@ -212,7 +213,7 @@ BEGIN
 END $$;
 CREATE FUNCTION tapes_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF NEW.archived_from IS NOT NULL OR NEW.head <> 0 OR NEW.chain <> '' OR NEW.position <> 0 THEN
+    IF NEW.archived_from IS NOT NULL OR NEW.head <> 0 OR NEW.chain <> '' OR NEW.position <> 0 OR NEW.is_begun THEN
         RAISE EXCEPTION 'append-only: a tape begins empty' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN NEW;
@@ -220,15 +221,20 @@ END $$;
 -- The end of a tape follows its entries; its name changes once, if its last entry says so.
 CREATE FUNCTION tapes_update() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
+    IF (NEW.tape, NEW.name, NEW.head, NEW.chain, NEW.position) = (OLD.tape, OLD.name, OLD.head, OLD.chain, OLD.position)
+        AND NEW.archived_from IS NOT DISTINCT FROM OLD.archived_from AND NEW.is_begun
+    THEN
+        RETURN NEW;
+    END IF;
     IF NEW.tape = OLD.tape AND NEW.name = OLD.name AND NEW.archived_from IS NOT DISTINCT FROM OLD.archived_from
-        AND NEW.head > OLD.head AND NEW.position > OLD.position
+        AND NEW.is_begun = OLD.is_begun AND NEW.head > OLD.head AND NEW.position > OLD.position
         AND EXISTS (
             SELECT FROM entries WHERE tape = NEW.tape AND id = NEW.head AND seq = NEW.position AND chain = NEW.chain
         ) AND NOT EXISTS (SELECT FROM entries WHERE tape = NEW.tape AND id > NEW.head)
     THEN
         RETURN NEW;
     END IF;
-    IF NEW.tape = OLD.tape AND (NEW.head, NEW.chain, NEW.position) = (OLD.head, OLD.chain, OLD.position)
+    IF (NEW.tape, NEW.head, NEW.chain, NEW.position, NEW.is_begun) = (OLD.tape, OLD.head, OLD.chain, OLD.position, OLD.is_begun)
         AND OLD.archived_from IS NULL AND NEW.archived_from = OLD.name
         AND EXISTS (
             SELECT FROM entries WHERE tape = OLD.tape AND id = OLD.head AND kind = 'event' AND name = 'tape/renamed'
@@ -239,6 +245,14 @@ BEGIN
     END IF;
     RAISE EXCEPTION 'append-only: a tape is only renamed into the archive that its last entry names'
         USING ERRCODE = 'integrity_constraint_violation';
+END $$;
+CREATE FUNCTION blobs_insert() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT FROM added JOIN tapes USING (tape) WHERE archived_from IS NOT NULL) THEN
+        RAISE EXCEPTION 'append-only: an archive takes no blob' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    UPDATE tapes SET is_begun = true WHERE NOT is_begun AND tape IN (SELECT tape FROM added);
+    RETURN NULL;
 END $$;
 -- The newest entry of all has to be the fact that names the blob: nothing can cite it again in between.
 CREATE FUNCTION blobs_delete() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -284,6 +298,7 @@ CREATE TRIGGER tapes_insert BEFORE INSERT ON tapes FOR EACH ROW EXECUTE FUNCTION
 CREATE TRIGGER tapes_update BEFORE UPDATE ON tapes FOR EACH ROW EXECUTE FUNCTION tapes_update();
 CREATE TRIGGER tapes_delete BEFORE DELETE ON tapes FOR EACH STATEMENT EXECUTE FUNCTION refuse();
 CREATE TRIGGER tapes_truncate BEFORE TRUNCATE ON tapes FOR EACH STATEMENT EXECUTE FUNCTION refuse();
+CREATE TRIGGER blobs_insert AFTER INSERT ON blobs REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION blobs_insert();
 CREATE TRIGGER blobs_update BEFORE UPDATE ON blobs FOR EACH STATEMENT EXECUTE FUNCTION refuse();
 CREATE TRIGGER blobs_delete BEFORE DELETE ON blobs FOR EACH ROW EXECUTE FUNCTION blobs_delete();
 CREATE TRIGGER blobs_truncate BEFORE TRUNCATE ON blobs FOR EACH STATEMENT EXECUTE FUNCTION refuse();
@@ -314,7 +329,7 @@ BEGIN
     INSERT INTO tapes (name) SELECT DISTINCT asked COLLATE "C" FROM unnest(names) AS asked
         WHERE NOT EXISTS (SELECT FROM tapes AS known WHERE known.name = asked) ORDER BY 1;
     RETURN QUERY SELECT held.name, held.tape, held.archived_from, held.head, held.chain,
-        held.head > 0 OR EXISTS (SELECT FROM blobs WHERE blobs.tape = held.tape),
+        held.head > 0 OR held.is_begun,
         coalesce((SELECT leases.epoch FROM leases WHERE leases.tape = held.name), 0), position_base()
         FROM (SELECT * FROM tapes WHERE tapes.name = ANY (names) ORDER BY tapes.tape FOR UPDATE) AS held;
 END $$;

@@ -85,15 +85,15 @@ READERS = 4
 """Connections that read at once, at most."""
 SEARCH_TIMEOUT_SECONDS = 20.0
 """The time limit of a query on texts."""
-OWN_COMMIT_SECONDS = 1.0
-"""Seconds to wait until what this process committed is readable by its position: others may be just about to commit before it."""
+OWN_COMMIT_SECONDS = 5.0
+"""Seconds to wait, at most, until what this process committed is readable by its position."""
 _WAIT_SECONDS = 0.002
-_READABLE = "SELECT unreadable_position()"
+_NEWEST_READABLE = "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
 _SELECT_READABLE_AFTER = SELECT_AFTER.replace(" ORDER BY", " AND seq < (SELECT unreadable_position()) ORDER BY")
 _SELECT_TAPES = (
     "SELECT name, head, encode(chain, 'hex'), archived_from, "
     "(SELECT count(*) FROM erased WHERE erased.tape = tapes.tape) FROM tapes "
-    "WHERE head > 0 OR EXISTS (SELECT FROM blobs WHERE blobs.tape = tapes.tape) ORDER BY name"
+    "WHERE head > 0 OR is_begun ORDER BY name"
 )
 _SELECT_FORKS = (
     "SELECT fork, forks.tape, base, reset, session, epoch, batch.tape, keep_first, batch.entries FROM forks "
@@ -127,6 +127,7 @@ class PostgresStore:
         self.tape_shards = 1
         self._role, self._salt, self._readonly, self._decode = role, salt, readonly, decode
         self._open = True
+        self._readable_below = 0
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]] = AsyncConnectionPool(
             kwargs={**address.parameters, "autocommit": True},
             connection_class=psycopg.AsyncConnection[TupleRow],
@@ -185,14 +186,14 @@ class PostgresStore:
         """See `TapeStore.fetch`. A query on texts ends if it takes too long or its caller is cancelled."""
         if any(_looks_at_texts(query) for query in queries):
             try:
-                async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS), self._snapshot() as conn:
+                async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS), self.snapshot() as conn:
                     return [await self._find(conn, query) for query in queries]
             except TimeoutError as error:
                 raise StoreUnavailable(
                     f"the search took longer than {SEARCH_TIMEOUT_SECONDS:.0f} seconds and was ended: narrow it with kinds or dates"
                 ) from error
         is_short = len(queries) == 1 and is_one_statement(queries[0])
-        async with self._reader() if is_short else self._snapshot() as conn:
+        async with self._reader() if is_short else self.snapshot() as conn:
             return [await find_entries(conn, query, self._decode) for query in queries]
 
     async def _find(self, conn: psycopg.AsyncConnection[TupleRow], query: TapeQuery) -> tuple[TapeEntry, ...]:
@@ -378,7 +379,7 @@ class PostgresStore:
         return await asyncio.to_thread(read)
 
     async def count_erasable(self, archive: str) -> int:
-        async with self._snapshot() as conn:
+        async with self.snapshot() as conn:
 
             async def fetch(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
                 cursor = await conn.execute(to_postgres(sql), values)  # type: ignore[arg-type]  # constants
@@ -445,7 +446,7 @@ class PostgresStore:
             raise translate_error(error) from error
 
     @asynccontextmanager
-    async def _snapshot(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+    async def snapshot(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
         """A reading connection within one state of the database."""
         async with self._reader() as conn, conn.transaction():
             yield conn

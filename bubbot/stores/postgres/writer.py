@@ -41,6 +41,8 @@ class PostgresWriter(GroupWriter):
         self._salt = salt
         self._conn: psycopg.AsyncConnection[TupleRow] | None = None
         self._reason: BaseException | None = None
+        self.newest_position = 0
+        """The position of the newest entry that this process committed."""
 
     @property
     def is_full(self) -> bool:
@@ -114,6 +116,7 @@ class PostgresWriter(GroupWriter):
             except psycopg.Error as error:
                 if is_lost(error) and transaction.is_committing and transaction.xid is not None:
                     if await self._was_committed(transaction.xid):
+                        self.newest_position = max(self.newest_position, transaction.seq)
                         return outcomes
                     raise ServerLost(
                         "the PostgreSQL server went away before the commit; nothing was written"
@@ -123,6 +126,7 @@ class PostgresWriter(GroupWriter):
             except BaseException:
                 await self._roll_back(transaction)
                 raise
+            self.newest_position = max(self.newest_position, transaction.seq)
             return outcomes
         raise AssertionError("the last attempt returns or raises")
 
