@@ -66,11 +66,10 @@ class ServerAddress:
         try:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
-            # The driver's words may quote the address, with its password.
-            raise ConfigError(
-                "[store] url: this is not an address of PostgreSQL such as postgresql://bubbot@localhost/bubbot "
-                f"(signs like @, / and : in names and passwords are written %40, %2F and %3A): {_without_quotes(error)}"
-            ) from None
+            raise _unusable(_without_quotes(error)) from None  # the driver's words quote the address, with its password
+        port, database = str(parameters.get("port") or ""), str(parameters.get("dbname") or "")
+        if not re.fullmatch(r"[\d,]*", port) or "@" in database:
+            raise _unusable("a password seems to hold one of these signs")
         self.parameters: Mapping[str, Any] = {
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "bubbot",
@@ -86,6 +85,13 @@ class ServerAddress:
         return (
             f"{host}{f':{port}' if port else ''}/{self.parameters.get('dbname') or self.parameters.get('user') or ''}"
         )
+
+
+def _unusable(reason: str) -> ConfigError:
+    return ConfigError(
+        "[store] url: this is not an address of PostgreSQL such as postgresql://bubbot@localhost/bubbot "
+        f"(signs like @, / and : in names and passwords are written %40, %2F and %3A): {reason}"
+    )
 
 
 def _without_quotes(error: Exception) -> str:

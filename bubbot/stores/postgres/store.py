@@ -317,29 +317,26 @@ class PostgresStore:
         return int((await self._ask("SELECT coalesce(sum(head), 0)::bigint FROM tapes"))[0][0])
 
     async def newest_position(self) -> int:
-        """See `OrdersEntries.newest_position`. What this process committed is waited for, up to a second."""
-        latest = asyncio.get_running_loop().time() + OWN_COMMIT_SECONDS
-        while True:
-            newest, unreadable, readable = (
-                await self._ask(
-                    "SELECT coalesce(max(seq), 0), unreadable_position(), coalesce(max(seq) FILTER (WHERE seq < unreadable_position()), 0) "
-                    "FROM (SELECT seq FROM entries ORDER BY seq DESC LIMIT 1000) AS newest"
-                )
-            )[0]
-            if newest < unreadable or asyncio.get_running_loop().time() > latest:
-                break
-            await asyncio.sleep(_WAIT_SECONDS)
-        if readable == 0 and newest:
-            rows = await self._ask(
-                "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
-            )
-            readable = rows[0][0]
-        return int(readable)
+        """See `OrdersEntries.newest_position`. What this process committed is waited for, up to some seconds."""
+        await self._wait_for_own_commits()
+        return int((await self._ask(_NEWEST_READABLE))[0][0])
 
     async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
+        """See `OrdersEntries.read_after`, and `newest_position`."""
+        await self._wait_for_own_commits()
         statement = to_postgres(_SELECT_READABLE_AFTER)
         rows = await self._ask(statement, (min(position, LARGEST), min(limit, LARGEST)))
         return await decode_in_steps(map(tuple, rows), positioned_entry)
+
+    async def _wait_for_own_commits(self) -> None:
+        """Wait until what this process committed is readable by its position: others may be about to commit before it."""
+        loop = asyncio.get_running_loop()
+        own, latest = self._writer.newest_position if self._writer else 0, loop.time() + OWN_COMMIT_SECONDS
+        while self._readable_below <= own:
+            self._readable_below = (await self._ask("SELECT unreadable_position()"))[0][0]
+            if self._readable_below > own or loop.time() > latest:
+                break
+            await asyncio.sleep(_WAIT_SECONDS)
 
     async def workspace(self, default: str) -> str:
         """Return the label in tape names. It is stored once, because the path it came from may change."""
