@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -40,7 +39,7 @@ def store(request: pytest.FixtureRequest) -> GroupStore:
 
 async def in_one_commit(store: GroupStore, *jobs: Coroutine[Any, Any, Any]) -> list[Any]:
     """Run the jobs as one group; return their results and errors. A server resets a tape in a transaction of its own."""
-    before, resets = store.commit_count, sum(job.__name__ == "reset" for job in jobs)
+    before, resets = store.commit_count, sum("reset" in repr(job) for job in jobs)
     ends = await asyncio.gather(*jobs, return_exceptions=True)
     assert store.commit_count == before + 1 or (resets and isinstance(store, PostgresStore))
     return ends

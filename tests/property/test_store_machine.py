@@ -254,11 +254,13 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 class PostgresMachine(StoreMachine):
-    """The same against a database of its own on a server."""
+    """The same against a database of its own on a server, which the test names."""
 
-    def __init__(self, server: PostgresServer) -> None:
+    server: PostgresServer
+
+    def __init__(self) -> None:
         self.database = ExitStack()
-        self.address = self.database.enter_context(copied_database(server))
+        self.address = self.database.enter_context(copied_database(self.server))
         super().__init__()
 
     def opened(self) -> PostgresStore:
@@ -274,7 +276,7 @@ TestStoreMachine.settings = settings(max_examples=settings().max_examples, state
 
 
 def test_a_store_on_a_server_does_the_same_step_by_step(postgres_server: PostgresServer) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # of hypothesis
-        lambda: PostgresMachine(postgres_server),
-        settings=settings(max_examples=settings().max_examples, stateful_step_count=30),
+    PostgresMachine.server = postgres_server
+    run_state_machine_as_test(
+        PostgresMachine, settings=settings(max_examples=settings().max_examples, stateful_step_count=30)
     )

@@ -16,7 +16,7 @@ from bubbot.ops.doctor.channels import ChannelProbe, check_channels
 from bubbot.ops.doctor.config import read_config
 from bubbot.ops.doctor.conflicts import check_conflicts
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
-from bubbot.ops.doctor.database import read_database, read_store
+from bubbot.ops.doctor.database import read_database, read_server, read_store
 from bubbot.ops.doctor.disk import check_disk, check_file_system
 from bubbot.ops.doctor.features import check_features
 from bubbot.ops.doctor.finding import run_check
@@ -33,7 +33,7 @@ from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_serv
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.ports.checks import Finding, Level
 from bubbot.settings.loader import Settings
-from bubbot.settings.sections import DEFAULT_STORE, SQLITE_STORE, StoreSettings
+from bubbot.settings.sections import DEFAULT_STORE, POSTGRES_STORE, SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.check import DatabaseState
 
 
@@ -148,6 +148,10 @@ class _CheckContext:
         yield from run_check("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _check_database(self, *, running: bool) -> Iterator[Finding]:
+        if self._store.kind == POSTGRES_STORE:
+            self._has_entries, findings = read_server(self._store, self._home, self._now)
+            yield from findings
+            return
         if self._store.kind != SQLITE_STORE:
             self._has_entries, finding = read_store(self._store, self._home)
             yield finding

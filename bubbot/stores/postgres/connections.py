@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -142,13 +142,26 @@ def unreachable(address: ServerAddress, error: psycopg.Error) -> StoreError:
     return ServerLost(f"the PostgreSQL server at {address} cannot be reached: {reason}")
 
 
-def check_server(conn: Connection, *, readonly: bool) -> None:
-    """Raise `StoreUnavailable` for a server that cannot keep the promises."""
+class ServerFault(NamedTuple):
+    """Why a server cannot keep the promises.
+
+    Attributes:
+        id: a word for findings.
+        cause: half a sentence.
+        command: what changes it, for a shell or for psql.
+    """
+
+    id: str
+    cause: str
+    command: str
+
+
+def find_server_faults(conn: Connection, *, readonly: bool) -> Iterator[ServerFault]:
+    """Yield what keeps the server from being the store; `readonly`: from being read."""
     version = conn.info.server_version
     if version < OLDEST_SERVER * 10_000:
-        raise StoreUnavailable(
-            f"the server is PostgreSQL {version // 10_000}, and bubbot needs {OLDEST_SERVER} or newer: upgrade it (pg_upgrade)"
-        )
+        cause = f"the server is PostgreSQL {version // 10_000}, and bubbot needs {OLDEST_SERVER} or newer"
+        yield ServerFault("old", cause, "pg_upgrade")
     row = conn.execute(
         "SELECT current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync'), "
         "current_setting('full_page_writes')"
@@ -156,19 +169,24 @@ def check_server(conn: Connection, *, readonly: bool) -> None:
     assert row is not None
     encoding, is_replica, fsync, full_pages = row
     if encoding != "UTF8":
-        raise StoreUnavailable(
-            f"the database has the encoding {encoding}, and bubbot needs UTF8: `createdb -T template0 -E UTF8` makes one"
-        )
+        cause = f"the database has the encoding {encoding}, and bubbot needs UTF8"
+        yield ServerFault("encoding", cause, f"createdb --template template0 --encoding UTF8 {SCHEMA}")
     if readonly:
         return
     if is_replica:
-        raise StoreUnavailable("the server is a replica, which takes no entries: name the primary in [store] url")
+        yield ServerFault(
+            "replica", "the server is a replica, which takes no entries", "name the primary in [store] url"
+        )
     for name, value in (("fsync", fsync), ("full_page_writes", full_pages)):
         if value == "off":
-            raise StoreUnavailable(
-                f"the server has {name} off, so a power cut would lose what was acknowledged: "
-                f"`ALTER SYSTEM SET {name} = on` and `SELECT pg_reload_conf()`"
-            )
+            cause = f"the server has {name} off, so that a power cut would lose what was acknowledged"
+            yield ServerFault(name, cause, f"psql -c 'ALTER SYSTEM SET {name} = on' -c 'SELECT pg_reload_conf()'")
+
+
+def check_server(conn: Connection, *, readonly: bool) -> None:
+    """Raise `StoreUnavailable` for a server that cannot keep the promises."""
+    for fault in find_server_faults(conn, readonly=readonly):
+        raise StoreUnavailable(f"{fault.cause}: {fault.command}")
 
 
 def working_role(conn: Connection, *, readonly: bool) -> str:
@@ -242,7 +260,7 @@ class StatementReader:
     async def execute_fetchall(
         self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = (), /
     ) -> list[TupleRow]:
-        cursor = await self.conn.execute(to_postgres(statement), parameters)  # type: ignore[arg-type]  # constants
+        cursor = await self.conn.execute(to_postgres(statement), parameters)
         return await cursor.fetchall()
 
 
@@ -278,9 +296,9 @@ class ThreadReader:
 
     def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> RowsOfStatement:
         if not self._is_snapshot:
-            return self._conn.execute(to_postgres(statement), parameters)  # type: ignore[arg-type]  # constants
+            return self._conn.execute(to_postgres(statement), parameters)
         self._count += 1
         cursor = self._conn.cursor(f"rows_{self._count}")
         cursor.itersize = 1000
-        cursor.execute(to_postgres(statement), parameters)  # type: ignore[arg-type]  # constants
+        cursor.execute(to_postgres(statement), parameters)
         return StatementRows(cursor)

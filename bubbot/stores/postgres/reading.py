@@ -78,7 +78,7 @@ async def open_cursor(
     """Run a statement whose rows are read in portions."""
     async with conn.cursor("found") as cursor:
         cursor.itersize = PORTION
-        await cursor.execute(to_postgres(statement), values)  # type: ignore[arg-type]  # constants
+        await cursor.execute(to_postgres(statement), values)
         yield cursor
 
 

@@ -497,12 +497,11 @@ def wrong_guards(conn: Connection) -> tuple[str, ...]:
             f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND NOT tgisinternal"
         )
     }
-    functions = {
-        name: source
-        for name, source in conn.execute(
+    functions = dict(
+        conn.execute(
             f"SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = '{SCHEMA}'::regnamespace"
-        )
-    }
+        ).fetchall()
+    )
     wrong = {
         name
         for name in triggers.keys() | _expected_triggers().keys()

@@ -379,7 +379,7 @@ class PostgresStore:
         async with self.snapshot() as conn:
 
             async def fetch(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-                cursor = await conn.execute(to_postgres(sql), values)  # type: ignore[arg-type]  # constants
+                cursor = await conn.execute(to_postgres(sql), values)
                 return await cursor.fetchall()
 
             return await count_erasable(fetch, archive)
@@ -423,7 +423,7 @@ class PostgresStore:
 
     async def _ask(self, statement: str, values: Any = None, *, binary: bool = False) -> list[TupleRow]:
         async with self._reader() as conn:
-            cursor = await conn.execute(statement, values, binary=binary)  # type: ignore[arg-type]  # constants
+            cursor = await conn.execute(statement, values, binary=binary)
             return await cursor.fetchall()
 
     @asynccontextmanager

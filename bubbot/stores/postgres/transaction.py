@@ -231,10 +231,7 @@ class PostgresTransaction(Transaction):
 
     async def _send(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[psycopg.AsyncCursor[TupleRow]]:
         async with self._conn.pipeline():
-            return [
-                await self._conn.execute(statement, values or None)  # type: ignore[arg-type]  # constants
-                for statement, values in statements
-            ]
+            return [await self._conn.execute(statement, values or None) for statement, values in statements]
 
 
 def _keys_statement(keys: Sequence[tuple[str, str]]) -> tuple[str, Sequence[Any]]:
