@@ -296,16 +296,25 @@ TextCondition: TypeAlias = Callable[[Matcher], tuple[str, list[str]]]
 
 
 def build_select(
-    query: TapeQuery, span: Span, limit: int, matcher: Matcher, text_condition: TextCondition
+    query: TapeQuery,
+    span: Span,
+    limit: int,
+    matcher: Matcher,
+    text_condition: TextCondition,
+    *,
+    is_narrowed: bool = False,
 ) -> tuple[str, list[Any]]:
-    """Build the SQL for a range of ids with all filters except those on texts, which only Python can decide."""
+    """Build the SQL for a range of ids with all filters except those on texts, which only Python can decide.
+
+    `is_narrowed`: the condition on texts applies though no filter is on texts.
+    """
     low, high = span
     conditions = [f"tape = ({TAPE})", "id BETWEEN ? AND ?"]
     values: list[Any] = [query.tape, min(low, LARGEST), LARGEST if high is None else min(high, LARGEST)]
     only_anchors = query.kinds == (Kind.ANCHOR,)
     if only_anchors:
         conditions.append("kind = 'anchor'")  # a literal: with a parameter SQLite does not use the partial index
-    if matcher.reads_texts:  # first, since most rows have the kinds but few have the text
+    if matcher.reads_texts or is_narrowed:  # first, since most rows have the kinds but few have the text
         condition, patterns = text_condition(matcher)
         conditions.append(condition)
         values += patterns
@@ -324,7 +333,7 @@ def build_select(
     sql = f"{SELECT_ENTRIES} INDEXED BY {_index_name(query)} WHERE {' AND '.join(conditions)} ORDER BY id"
     if query.newest:
         sql += " DESC"
-    if not matcher.reads_texts:
+    if not (matcher.reads_texts or is_narrowed):
         sql += " LIMIT ?"
         values.append(min(limit, LARGEST))
     return sql, values

@@ -76,6 +76,7 @@ class _Plan:
         self.seq, self.last_tape = transaction.seq, transaction.last_tape
         self.tapes: list[Row] = []
         self.entries: list[Row] = []
+        self.placed: list[tuple[str, int, TapeEntry]] = []
 
     def find_end(self, name: str) -> StoredEnd | None:
         """Return the end of a tape; None if it does not exist."""
@@ -192,6 +193,9 @@ class Transaction(ABC):
     async def _flush(self) -> None:
         """Write the collected changes."""
 
+    def _index(self, placed: Sequence[tuple[str, int, TapeEntry]]) -> None:  # noqa: B027 - few stores need it
+        """Collect what is derived from new entries, (name of the tape, its number, entry), and written with them."""
+
     def _forget(self) -> None:
         """Forget everything read, after a statement that may have changed it."""
         self.ends, self.keys, self._epochs, self._forks = {}, {}, {}, None
@@ -262,6 +266,7 @@ class Transaction(ABC):
                 plan.seq += 1
                 row = to_row(placed, content, seq=plan.seq, tape=tape, previous=chain)
                 plan.entries.append(row)
+                plan.placed.append((batch.tape, tape, placed))
                 plan.ends[batch.tape] = StoredEnd(tape, placed.id, row[-1])
                 if key is not None:
                     plan.keys[batch.tape, key] = placed
@@ -277,6 +282,7 @@ class Transaction(ABC):
         self.seq, self.last_tape = plan.seq, plan.last_tape
         self._stage(Change.INSERT_TAPE, *plan.tapes)
         self._stage(Change.INSERT_ENTRY, *plan.entries)
+        self._index(plan.placed)
 
     async def open_fork(self, record: ForkRecord, texts: Sequence[str], *, expect_head: bool) -> None:
         """Store an open fork with its staged batches; `texts`: their `encode_staged` form."""

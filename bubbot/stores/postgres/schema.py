@@ -108,6 +108,15 @@ CREATE TABLE fork_batches (
     entries text NOT NULL,
     PRIMARY KEY (fork, place)
 );
+-- What search looks at: the stems of the words of an entry, and its folded text.
+CREATE TABLE entry_words (
+    tape bigint NOT NULL,
+    id bigint NOT NULL,
+    words tsvector NOT NULL,
+    folded text COLLATE "C" NOT NULL,
+    PRIMARY KEY (tape, id)
+);
+CREATE INDEX entry_words_words ON entry_words USING gin (words);
 CREATE TABLE leases (tape text COLLATE "C" PRIMARY KEY, epoch bigint NOT NULL);
 
 -- A restored database may have positions above the numbers of the server's transactions: the offset lifts these.
@@ -344,6 +353,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     INSERT INTO erased (tape, id, fact) SELECT number, id, fact FROM unnest(numbers, ids) AS target (number, id);
     UPDATE entries SET payload = NULL, meta = NULL, name = NULL, opens = NULL, salt = NULL
         FROM unnest(numbers, ids) AS target (number, id) WHERE entries.tape = target.number AND entries.id = target.id;
+    DELETE FROM entry_words USING unnest(numbers, ids) AS target (number, id)
+        WHERE entry_words.tape = target.number AND entry_words.id = target.id;
 $$;
 CREATE FUNCTION rename(number bigint, archive text, source text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -369,7 +380,7 @@ MIGRATIONS = (_FIRST,)
 _RIGHTS = f"""
 GRANT USAGE ON SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {APP_ROLE};
-GRANT INSERT ON entries, blobs, blob_pieces TO {APP_ROLE};
+GRANT INSERT ON entries, blobs, blob_pieces, entry_words TO {APP_ROLE};
 GRANT INSERT, UPDATE, DELETE ON forks, fork_batches TO {APP_ROLE};
 GRANT INSERT, UPDATE ON leases TO {APP_ROLE};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {APP_ROLE};
@@ -441,12 +452,21 @@ def migrate(conn: Connection, *, now: str) -> None:
             for number, script in enumerate(MIGRATIONS[version:], version + 1):
                 conn.execute(script.encode())
                 conn.execute("INSERT INTO migrations (version, applied) VALUES (%s, %s)", (number, now))
+            if version == 0:
+                _index_parts(conn)
             _give_rights(conn)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreUnavailable(
             f"the role {conn.info.user} may not make bubbot's tables ({error.diag.message_primary}): start once with the "
             f"address of the database's owner, or `GRANT CREATE ON DATABASE {conn.info.dbname} TO {conn.info.user}`"
         ) from error
+
+
+def _index_parts(conn: Connection) -> None:
+    """Index parts of words if the server has the extension for it; without it they are compared one by one."""
+    with suppress(psycopg.Error), conn.transaction():
+        conn.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public")
+        conn.execute("CREATE INDEX entry_words_parts ON entry_words USING gin (folded public.gin_trgm_ops)")
 
 
 def _give_rights(conn: Connection) -> None:

@@ -11,9 +11,11 @@ from psycopg.rows import TupleRow
 from bubbot.errors import StoreError
 from bubbot.stores.postgres.connections import to_postgres
 from bubbot.stores.postgres.schema import MAX_PLACES, PIECE_BYTES
+from bubbot.stores.postgres.words import index_entry
 from bubbot.stores.rows import ENTRY_COLUMNS, SELECT_ENTRIES
 from bubbot.stores.transaction import Change, Needs, OpenFork, Row, Salt, StoredEnd, Transaction
 from bubbot.tape.chain import genesis
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import Batch
 
 _HOLD = "SELECT * FROM hold(%s::text[], %s)"
@@ -72,6 +74,13 @@ _INSERT_PIECES = (
 )
 
 
+_INSERT_WORDS = (
+    "INSERT INTO entry_words (tape, id, words, folded) "
+    "SELECT tape, id, array_to_tsvector(string_to_array(words, ' ')), folded "
+    "FROM unnest(%s::bigint[], %s::bigint[], %s::text[], %s::text[]) AS added (tape, id, words, folded)"
+)
+
+
 class CommitRefused(Exception):
     """The server rolled back where a commit was asked for."""
 
@@ -91,6 +100,7 @@ class PostgresTransaction(Transaction):
         self._outermost: set[str] = set()
         self._raised: dict[str, int] = {}
         self._blobs: list[tuple[int, str, bytes]] = []
+        self._words: list[tuple[int, int, str, str]] = []
         self._first = 0
         self.xid: int | None = None
         self.is_committing = False
@@ -146,6 +156,7 @@ class PostgresTransaction(Transaction):
         """Return the statements that write the collected changes, which are no longer collected."""
         staged, self._staged = self._staged, {change: [] for change in Change}
         blobs, self._blobs = self._blobs, []
+        words, self._words = self._words, []
         raised, self._raised = self._raised, {}
         statements: list[tuple[str, Sequence[Any]]] = []
         if self.seq - self._first >= MAX_PLACES:
@@ -155,6 +166,8 @@ class PostgresTransaction(Transaction):
                 statements.append((_MANY[change], [list(column) for column in zip(*rows, strict=True)]))
             elif rows:
                 statements += [(_SINGLE[change], row) for row in rows]
+        if words:
+            statements.append((_INSERT_WORDS, [list(column) for column in zip(*words, strict=True)]))
         for tape, digest, data in blobs:
             pieces = [data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES)] or [b""]
             statements.append((_INSERT_BLOB, (tape, digest, len(data), tape, digest)))
@@ -210,6 +223,9 @@ class PostgresTransaction(Transaction):
         self.ends[tape] = self.ends[tape] or StoredEnd(number, 0, genesis(tape))
         self._blobs.append((number, digest, data))
         self.changes += 1
+
+    def _index(self, placed: Sequence[tuple[str, int, TapeEntry]]) -> None:
+        self._words += [found for each in placed if (found := index_entry(*each))]
 
     async def begin_erasure(self) -> None:
         """Do nothing: what search reads is erased with the entries."""
