@@ -17,8 +17,8 @@ MAX_LETTERS = 40
 """Letters of a word. Of a longer one the beginning is indexed."""
 MAX_WORDS = 64
 """The most words that narrow a query; what is found is compared with all of them."""
-MAX_BYTES = 500_000
-"""Bytes of the words of one entry. An entry with more has `_ANYTHING`, so that every query reads it."""
+MAX_LETTERS_OF_ENTRY = 200_000
+"""Letters of the words of one entry. An entry with more has `_ANYTHING`, so that every query reads it."""
 _TAPE, _ANYTHING = "\ue000", "\ue001"
 """Begins the word that names the tape of an entry; stands for all words. Private characters: no word of a text has them."""
 TAPE_QUERY = f"(SELECT ('''' || '{_TAPE}' || tapes.tape || '''')::tsquery FROM tapes WHERE tapes.name = ?)"
@@ -30,11 +30,11 @@ def index_entry(tape: str, number: int, entry: TapeEntry) -> tuple[int, int, str
     if tape.startswith(SYSTEM_TAPE_PREFIX) or not (text := entry.searchable_text()):
         return None
     folded = fold_text(text)
-    words = dict.fromkeys(word for piece, _ in split_pieces(strip_accents(folded)) for word in _words_of(piece))
-    found = " ".join(words)  # no word has a space
-    if len(found.encode(errors="replace")) > MAX_BYTES:
-        found = _ANYTHING
-    return number, entry.id, f"{_TAPE}{number} {found}", folded
+    words = {word: None for piece, _ in split_pieces(strip_accents(folded)) for word in _words_of(piece) if word}
+    found = [f"{_TAPE}{number}", *words]
+    if sum(map(len, found)) > MAX_LETTERS_OF_ENTRY:
+        found[1:] = [_ANYTHING]
+    return number, entry.id, " ".join(found), folded
 
 
 def _words_of(piece: str) -> Iterable[str]:

@@ -108,7 +108,7 @@ class PostgresWriter(GroupWriter):
                 outcomes = await run_jobs(transaction, jobs, psycopg.Error, self._translate)
                 await transaction.commit()
             except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
-                await transaction.rollback()
+                await self._drop_connection()
                 if attempt == MAX_ATTEMPTS:
                     raise
                 log.info("transaction tried again", extra={"action": "store.again"})
@@ -121,20 +121,18 @@ class PostgresWriter(GroupWriter):
                     raise ServerLost(
                         "the PostgreSQL server went away before the commit; nothing was written"
                     ) from error
-                await self._roll_back(transaction)
+                # The driver no longer knows which statements the server has prepared: some of a pipeline were skipped.
+                await self._drop_connection()
+                raise
+            except JobLeftTraces:
+                await transaction.rollback()
                 raise
             except BaseException:
-                await self._roll_back(transaction)
+                await self._drop_connection()
                 raise
             self.newest_position = max(self.newest_position, transaction.seq)
             return outcomes
         raise AssertionError("the last attempt returns or raises")
-
-    async def _roll_back(self, transaction: PostgresTransaction) -> None:
-        try:
-            await transaction.rollback()
-        except psycopg.Error:  # the connection is of no use any more
-            await self._drop_connection()
 
     async def _drop_connection(self) -> None:
         if self._conn is not None:
