@@ -90,17 +90,17 @@ def _version(folder: Path) -> int:
 
 
 @contextmanager
-def shared_server(run_folder: Path, programs: Path) -> Iterator[PostgresServer]:
+def shared_server(run_folder: Path, programs: Path, *settings: str) -> Iterator[PostgresServer]:
     """Hold the server of a run: the first process of the run to ask starts it, the end of the last one ends it.
 
-    `run_folder` is a folder that all processes of the run know.
+    `run_folder` is a folder that all processes of the run know; `settings` are further ones of the server, `name=value`.
     """
     state = run_folder / "postgres.json"
     with (run_folder / "postgres.start").open("w") as starting, (run_folder / "postgres.users").open("a+") as users:
         fcntl.lockf(starting, fcntl.LOCK_EX)
         fcntl.lockf(users, fcntl.LOCK_SH)  # waits if the watcher is just ending a server, which then is no longer noted
         if not state.exists():
-            _start_watcher(run_folder, programs)
+            _start_watcher(run_folder, programs, *settings)
         fcntl.lockf(starting, fcntl.LOCK_UN)
         yield PostgresServer(**json.loads(state.read_text(encoding="utf-8")))
 
@@ -136,11 +136,11 @@ def copied_database(server: PostgresServer, template: str = TEMPLATE) -> Iterato
             conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def _start_watcher(run_folder: Path, programs: Path) -> None:
+def _start_watcher(run_folder: Path, programs: Path, *settings: str) -> None:
     error = run_folder / "postgres.log"
     with error.open("w") as log:
         watcher = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, run_folder, programs],
+            [sys.executable, "-I", "-S", __file__, run_folder, programs, *settings],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -154,7 +154,7 @@ def _start_watcher(run_folder: Path, programs: Path) -> None:
     watcher.returncode = 0  # it outlives this process, and nobody waits for it
 
 
-def _watch(run_folder: Path, programs: Path) -> None:
+def _watch(run_folder: Path, programs: Path, *settings: str) -> None:
     """Start a server, say so, and end it once nobody uses it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
@@ -170,7 +170,8 @@ def _watch(run_folder: Path, programs: Path) -> None:
     server: subprocess.Popen[bytes] | None = None
     try:
         _run([programs / "initdb", "-D", data, "-U", SUPERUSER, *_INIT], **user)
-        options = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        wanted = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
+        options = [part for setting in wanted for part in ("-c", setting)]
         server = subprocess.Popen(
             [programs / "postgres", "-D", data, "-k", folder, *options],
             stdin=subprocess.DEVNULL,
@@ -227,4 +228,4 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    _watch(*map(Path, sys.argv[1:]))
+    _watch(*map(Path, sys.argv[1:3]), *sys.argv[3:])

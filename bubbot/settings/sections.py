@@ -86,9 +86,13 @@ class StoreSettings(SettingsSection):
     @classmethod
     def _take_url(cls, values: Any) -> Any:
         """Let an address say which store it is."""
-        if isinstance(values, Mapping) and values.get("url") and values.get("kind", SQLITE_STORE) == SQLITE_STORE:
-            return {**values, "kind": POSTGRES_STORE}
-        return values
+        if not isinstance(values, Mapping) or not values.get("url"):
+            return values
+        if values.get("kind", SQLITE_STORE) not in (SQLITE_STORE, POSTGRES_STORE):
+            raise ValueError(
+                "url is the address of a PostgreSQL server, and kind names another store: leave one of them out"
+            )
+        return {**values, "kind": POSTGRES_STORE}
 
 
 DEFAULT_STORE = StoreSettings.model_construct()
