@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ import pytest
 from pydantic import ValidationError
 
 from bubbot.app import stores
-from bubbot.errors import BubbotError, ConfigError, StoreTooNew, StoreUnavailable
+from bubbot.errors import BubbotError, ConfigError, StoreTooNew
 from bubbot.home import Home
 from bubbot.settings.sections import StoreSettings
-from bubbot.stores.postgres.check import check_server_database, repair_server_database
-from bubbot.stores.postgres.connections import ServerAddress, find_server_faults
-from bubbot.stores.postgres.store import open_readonly, open_store
+from bubbot.stores.postgres.connections import ServerAddress
+from bubbot.stores.postgres.store import open_store
 from tests.doubles import CountingSalt, SteppingClock
 from tests.postgres_server import SUPERUSER, PostgresServer, find_programs, make_template, shared_server
 from tests.tapes import notes, texts
@@ -52,10 +50,6 @@ def superuser(address: str) -> psycopg.Connection[Any]:
     return psycopg.connect(address.replace("//owner@", f"//{SUPERUSER}@"), autocommit=True)
 
 
-def findings(address: str, now: datetime | None = None) -> dict[str, str]:
-    return {each.id: each.level for each in check_server_database(address, now or datetime.now(UTC))}
-
-
 def unused_port() -> int:
     with closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))
@@ -69,9 +63,6 @@ def test_a_server_that_refuses_is_named_with_the_reason_and_without_the_password
     assert said.startswith(f"the PostgreSQL server at 127.0.0.1:{port}/tapes cannot be reached: ")
     assert "refused" in said
     assert "Wa1ru5" not in said + repr(ServerAddress(url))
-    (found,) = check_server_database(url, datetime.now(UTC))
-    assert (found.id, found.level, found.command) == ("server.lost", "problem", "pg_isready")
-    assert "Wa1ru5" not in found.cause
 
 
 def test_a_server_that_never_answers_is_given_up() -> None:
@@ -106,7 +97,6 @@ def test_a_schema_of_another_program_is_left_alone(postgres_address: str) -> Non
         conn.execute("DROP SCHEMA bubbot CASCADE")
         conn.execute("CREATE SCHEMA bubbot AUTHORIZATION owner")
     assert "belongs to another program: name another database" in opening(postgres_address)
-    assert findings(postgres_address)["server.unusable"] == "problem"
 
 
 def test_a_newer_schema_is_not_touched(postgres_address: str) -> None:
@@ -157,14 +147,12 @@ def test_a_server_that_does_not_write_through_is_refused(careless_server: Postgr
         "has fsync off, so that a power cut would lose what was acknowledged: psql -c 'ALTER SYSTEM SET fsync = on'"
         in said
     )
-    assert findings(address)["server.fsync"] == "problem"
 
 
 async def test_synchronous_commit_is_on_whatever_the_database_says(postgres_address: str) -> None:
     name = postgres_address.partition("?")[0].rpartition("/")[2]
     with superuser(postgres_address) as conn:
         conn.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
-    assert findings(postgres_address)["server.synchronous_commit"] == "warning"
     store = await open_store(postgres_address, salt=CountingSalt(), now=SteppingClock())
     try:
         conn = await store._connect_writer()
@@ -173,47 +161,6 @@ async def test_synchronous_commit_is_on_whatever_the_database_says(postgres_addr
         await conn.close()
     finally:
         await store.aclose()
-
-
-class OlderServer:
-    """A connection to a server that there is none of here."""
-
-    class info:  # noqa: N801 - as the driver names it
-        server_version = 140_011
-
-    def execute(self, _: str) -> OlderServer:
-        return self
-
-    def fetchone(self) -> tuple[object, ...]:
-        return "UTF8", True, "on", "on"
-
-
-def test_an_old_server_and_a_replica_are_faults() -> None:
-    faults = [*find_server_faults(OlderServer(), readonly=False)]  # type: ignore[arg-type]
-    assert [fault.id for fault in faults] == ["old", "replica"]
-    assert "PostgreSQL 14, and bubbot needs 15 or newer" in faults[0].cause
-
-
-def test_the_doctor_finds_nothing_at_a_good_database_and_a_clock_that_differs(postgres_address: str) -> None:
-    assert findings(postgres_address) == {}
-    assert findings(postgres_address, datetime.now(UTC) + timedelta(seconds=20)) == {"server.clock": "problem"}
-
-
-def test_the_doctor_finds_a_disabled_trigger_and_the_repair_restores_it(postgres_address: str) -> None:
-    with psycopg.connect(postgres_address, autocommit=True) as conn:
-        conn.execute("ALTER TABLE bubbot.entries DISABLE TRIGGER entries_delete")
-    assert findings(postgres_address) == {"server.triggers": "problem"}
-    assert repair_server_database(postgres_address) == ("entries_delete",)
-    assert repair_server_database(postgres_address) == ()
-    assert findings(postgres_address) == {}
-
-
-def test_an_empty_database_is_told_apart(postgres_address: str) -> None:
-    with superuser(postgres_address) as conn:
-        conn.execute("DROP SCHEMA bubbot CASCADE")
-    assert findings(postgres_address) == {"server.empty": "ok"}
-    with pytest.raises(StoreUnavailable, match="holds nothing yet"):
-        asyncio.run(open_readonly(postgres_address))
 
 
 async def test_the_settings_open_it(postgres_address: str, tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def repair_tapes(invocation: Invocation) -> int:
         # Imported here: few homes have a server.
         from bubbot.stores.postgres.check import repair_server_database
 
-        restored = repair_server_database(setup.settings.store.url.get_secret_value())
-        _show(restored, (), as_json=setup.as_json)
+        triggers, indexes = repair_server_database(setup.settings.store.url.get_secret_value())
+        _show(triggers, indexes, as_json=setup.as_json)
         return EXIT_OK
     database = database_file(setup.settings.store, setup.home, "bubbot tape repair")
     refuse_unusable_database(setup.home)

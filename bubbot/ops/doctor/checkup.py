@@ -16,7 +16,7 @@ from bubbot.ops.doctor.channels import ChannelProbe, check_channels
 from bubbot.ops.doctor.config import read_config
 from bubbot.ops.doctor.conflicts import check_conflicts
 from bubbot.ops.doctor.credentials import ServiceCredentials, service_credentials
-from bubbot.ops.doctor.database import read_database, read_server, read_store
+from bubbot.ops.doctor.database import read_database, read_store
 from bubbot.ops.doctor.disk import check_disk, check_file_system
 from bubbot.ops.doctor.features import check_features
 from bubbot.ops.doctor.finding import run_check
@@ -27,6 +27,7 @@ from bubbot.ops.doctor.plugins import check_embeddings, check_model, check_plugi
 from bubbot.ops.doctor.ports import check_ports
 from bubbot.ops.doctor.running import check_running
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
+from bubbot.ops.doctor.server import read_server
 from bubbot.ops.doctor.service import check_service
 from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service

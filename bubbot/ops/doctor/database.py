@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
-from importlib.util import find_spec
 from pathlib import Path
 
 from bubbot.app.stores import (
@@ -73,29 +72,6 @@ def read_store(settings: StoreSettings, home: Home) -> tuple[bool, Finding]:
     entries = sum(tape.head for tape in tapes)
     cause = f"The store {settings.kind!r} holds {entries} entries on {len(tapes)} tapes; its own tools check them."
     return entries > 0, Finding("store.ok", "ok", cause)
-
-
-def read_server(settings: StoreSettings, home: Home, now: datetime) -> tuple[bool, list[Finding]]:
-    """Return true if the store on a server holds entries, and findings about the server and the database."""
-    has_entries, found = read_store(settings, home)
-    if settings.url is None or not find_spec("psycopg"):  # the finding says so
-        return has_entries, [found]
-    # Imported here: few homes have a server.
-    from bubbot.stores.postgres.check import check_server_database
-
-    findings = [
-        Finding(
-            each.id,
-            each.level,
-            each.cause,
-            each.command or (edit_command(home.config) if each.level == "problem" else ""),
-        )
-        for each in check_server_database(settings.url.get_secret_value(), now)
-    ]
-    is_empty = any(finding.id == "server.empty" for finding in findings)
-    if found.level == "ok" or not (is_empty or any(finding.level == "problem" for finding in findings)):
-        findings.insert(0, found)
-    return has_entries, findings
 
 
 async def _list_tapes(settings: StoreSettings, home: Home) -> list[TapeSummary]:

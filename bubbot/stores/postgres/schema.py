@@ -394,7 +394,7 @@ _TRIGGER = re.compile(
     re.MULTILINE,
 )
 _FUNCTION = re.compile(r"^CREATE FUNCTION (?P<name>\w+)\(.*?AS \$\$(?P<source>.*?)\$\$;$", re.MULTILINE | re.DOTALL)
-_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?P<name>\w+) ON", re.MULTILINE)
+_INDEX = re.compile(r"^CREATE (?:UNIQUE )?INDEX (?P<name>\w+) ON [^;]*;$", re.MULTILINE)
 _TYPE_BITS = {"ROW": 1, "STATEMENT": 0, "BEFORE": 2, "AFTER": 0, "INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('bubbot:migrate', 0))"
 
@@ -543,6 +543,17 @@ def missing_indexes(conn: Connection) -> tuple[str, ...]:
         f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND indisvalid AND indisready"
     )
     return tuple(sorted(expected - {name for (name,) in rows}))
+
+
+def restore_indexes(conn: Connection) -> tuple[str, ...]:
+    """Build missing indexes in one transaction, as the owner; return their names."""
+    with conn.transaction():
+        missing = missing_indexes(conn)
+        conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
+        for name in missing:
+            conn.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(name)))
+            conn.execute(_creation(_INDEX, name).encode())
+        return missing
 
 
 def refuse_unguarded(conn: Connection) -> None:
