@@ -228,4 +228,4 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    _watch(*map(Path, sys.argv[1:3]), *sys.argv[3:])
+    _watch(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

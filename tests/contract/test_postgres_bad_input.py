@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +156,9 @@ async def test_synchronous_commit_is_on_whatever_the_database_says(postgres_addr
         conn.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     store = await open_store(postgres_address, salt=CountingSalt(), now=SteppingClock())
     try:
-        conn = await store._connect_writer()
-        cursor = await conn.execute("SHOW synchronous_commit")
-        assert await cursor.fetchone() == ("on",)
-        await conn.close()
+        async with await store._connect_writer() as writing:
+            cursor = await writing.execute("SHOW synchronous_commit")
+            assert await cursor.fetchone() == ("on",)
     finally:
         await store.aclose()
 
@@ -179,7 +179,6 @@ async def test_the_settings_open_it(postgres_address: str, tmp_path: Path) -> No
 async def test_without_the_extra_a_sentence_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find_spec = stores.find_spec
     monkeypatch.setattr(stores, "find_spec", lambda name: None if name == "psycopg_pool" else find_spec(name))
     settings = StoreSettings.model_validate({"url": "postgresql://localhost/x"})
     with pytest.raises(ConfigError, match=r"not installed: `.*stores/postgres/requirements\.txt`"):

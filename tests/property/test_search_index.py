@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bubbot.features.search.view import SearchView
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.postgres import reading
+from bubbot.stores.rows import from_row
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.handle import TapeHandle
@@ -196,7 +197,6 @@ def test_the_words_on_a_server_change_no_answer(server: ServerBench, data: st.Da
 def test_a_server_reads_few_entries_for_a_word(server: ServerBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the test above tests an index."""
     read: list[int] = []
-    from_row = reading.from_row
 
     def noted(tape: str, row: tuple[object, ...]) -> TapeEntry:
         read.append(1)

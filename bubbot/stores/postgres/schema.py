@@ -517,7 +517,7 @@ def wrong_guards(conn: Connection) -> tuple[str, ...]:
             f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND NOT tgisinternal"
         )
     }
-    functions = dict(
+    functions: dict[str, str] = dict(
         conn.execute(
             f"SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = '{SCHEMA}'::regnamespace"
         ).fetchall()
