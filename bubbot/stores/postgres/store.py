@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from itertools import groupby
@@ -134,7 +134,6 @@ class PostgresStore:
             min_size=1,
             max_size=READERS,
             configure=self._prepare_reader,
-            check=AsyncConnectionPool.check_connection,
             open=False,
             timeout=CONNECT_SECONDS,
             name="bubbot readers",
@@ -184,20 +183,20 @@ class PostgresStore:
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.fetch`. A query on texts ends if it takes too long or its caller is cancelled."""
+
+        async def find(conn: psycopg.AsyncConnection[TupleRow]) -> list[tuple[TapeEntry, ...]]:
+            return [await find_entries(conn, query, self._decode) for query in queries]
+
         if any(_looks_at_texts(query) for query in queries):
             try:
-                async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS), self.snapshot() as conn:
-                    return [await self._find(conn, query) for query in queries]
+                async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS):
+                    return await self._read(find, is_snapshot=True)
             except TimeoutError as error:
                 raise StoreUnavailable(
                     f"the search took longer than {SEARCH_TIMEOUT_SECONDS:.0f} seconds and was ended: narrow it with kinds or dates"
                 ) from error
         is_short = len(queries) == 1 and is_one_statement(queries[0])
-        async with self._reader() if is_short else self.snapshot() as conn:
-            return [await find_entries(conn, query, self._decode) for query in queries]
-
-    async def _find(self, conn: psycopg.AsyncConnection[TupleRow], query: TapeQuery) -> tuple[TapeEntry, ...]:
-        return await find_entries(conn, query, self._decode)
+        return await self._read(find, is_snapshot=not is_short)
 
     async def head(self, tape: str) -> int:
         rows = await self._ask("SELECT head FROM tapes WHERE name = %s", (tape,))
@@ -422,9 +421,24 @@ class PostgresStore:
             raise StoreUnavailable("the store is closed")
 
     async def _ask(self, statement: str, values: Any = None, *, binary: bool = False) -> list[TupleRow]:
-        async with self._reader() as conn:
-            cursor = await conn.execute(statement, values, binary=binary)
-            return await cursor.fetchall()
+        async def ask(conn: psycopg.AsyncConnection[TupleRow]) -> list[TupleRow]:
+            return await (await conn.execute(statement, values, binary=binary)).fetchall()
+
+        return await self._read(ask)
+
+    async def _read(
+        self, work: Callable[[psycopg.AsyncConnection[TupleRow]], Awaitable[T]], *, is_snapshot: bool = False
+    ) -> T:
+        """Read with a connection of the pool; with another one if that was lost since it was last used."""
+        for _ in range(READERS):
+            try:
+                async with self.snapshot() if is_snapshot else self._reader() as conn:
+                    return await work(conn)
+            except ServerLost as error:
+                if isinstance(error.__cause__, PoolTimeout):  # there is no other one
+                    raise
+        async with self.snapshot() if is_snapshot else self._reader() as conn:
+            return await work(conn)
 
     @asynccontextmanager
     async def _reader(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
