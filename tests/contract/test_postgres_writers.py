@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import pwd
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,7 +18,15 @@ from bubbot.errors import LeaseLost, StoreUnavailable
 from bubbot.stores.postgres.store import PostgresStore, open_readonly, open_store
 from bubbot.tape.store import Batch, ForkRecord, Lease
 from tests.doubles import CountingSalt, SteppingClock
-from tests.postgres_server import SUPERUSER
+from tests.postgres_server import (
+    OWNER,
+    SUPERUSER,
+    TEMPLATE,
+    PostgresServer,
+    find_programs,
+    make_template,
+    shared_server,
+)
 from tests.tapes import batch, note, notes, texts, whole
 
 pytestmark = pytest.mark.law("T2", "T3")
@@ -273,3 +285,80 @@ async def test_a_group_takes_two_ways_to_the_server_whatever_its_size(
         ]
         await asyncio.gather(*merges, store.put_blob("t1", b"blob"), store.raise_epoch("t2"))
         assert (ways, await store.head("out")) == (4, 40)
+
+
+def control(server: PostgresServer, *action: str) -> None:
+    """Run `pg_ctl` as the user of the server."""
+    user: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        other = pwd.getpwnam("nobody")
+        user = {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": ()}
+    command = [f"{server.programs}/pg_ctl", "-D", f"{server.folder}/data", "-l", f"{server.folder}/log", "-w", *action]
+    subprocess.run(
+        command,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        **user,
+    )
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[PostgresServer]:
+    """A server for one test alone, which may crash it."""
+    programs = find_programs()
+    assert programs is not None
+    with shared_server(tmp_path, programs) as server:
+        make_template(server)
+        yield server
+        control(server, "stop", "-m", "immediate")  # the watcher knows only the first one
+
+
+async def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(own_server: PostgresServer) -> None:
+    address = own_server.address(TEMPLATE, OWNER)
+    async with opened(address, room_retry=0.05) as store:
+        acknowledged: list[str] = []
+        is_over = asyncio.Event()
+
+        async def write(name: str) -> None:
+            turn = 0
+            while not is_over.is_set():
+                await store.append([batch(note(f"{name}{turn}"), tape=name), notes(f"{name}{turn}", tape="shared")])
+                acknowledged.append(f"{name}{turn}")
+                turn += 1
+
+        async def more(seen: int) -> None:
+            while len(acknowledged) < seen + 20:  # noqa: ASYNC110 - the writers do not know who waits
+                await asyncio.sleep(0.01)
+
+        async def crash() -> None:
+            for _ in range(3):
+                seen = len(acknowledged)
+                await more(seen)
+                await asyncio.to_thread(control, own_server, "restart", "-m", "immediate")
+            seen = len(acknowledged)
+            await more(seen)
+            is_over.set()
+
+        await asyncio.gather(*(write(name) for name in "abcd"), crash())
+        assert sorted(await texts(store, "shared")) == sorted(acknowledged)
+        for name in "abcd":
+            mine = [text for text in acknowledged if text.startswith(name)]
+            assert await texts(store, name) == mine, "in order, each once"
+        await sound(store)
+
+
+async def test_a_commit_that_arrives_after_it_was_asked_about_is_rolled_back(postgres_address: str) -> None:
+    async with opened(postgres_address) as store, superuser(postgres_address) as late:
+        await store.append([notes("a")])
+        assert store._writer is not None
+        name = store._writer._name
+        assert await store._writer._was_committed(1)
+        assert not await store._writer._was_committed(2), "under the new name nothing was committed yet"
+        await late.execute("SET search_path = bubbot")
+        with pytest.raises(psycopg.errors.SerializationFailure, match="is over"):
+            await late.execute("SELECT count_group(%s, 2)", (name,))
+        await store.append([notes("b")])
+        assert await texts(store) == ["a", "b"]

@@ -119,6 +119,9 @@ CREATE TABLE entry_words (
 CREATE INDEX entry_words_words ON entry_words USING gin (words);
 CREATE TABLE leases (tape text COLLATE "C" PRIMARY KEY, epoch bigint NOT NULL);
 
+-- The groups that each running writer has committed: what becomes of a commit without an answer stands here.
+CREATE TABLE writers (writer text COLLATE "C" PRIMARY KEY, groups bigint NOT NULL, is_over boolean NOT NULL DEFAULT false);
+
 -- A restored database may have positions above the numbers of the server's transactions: the offset lifts these.
 CREATE FUNCTION position_offset() RETURNS bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     SELECT coalesce((SELECT value::bigint FROM deployment WHERE key = 'position_offset'), 0)
@@ -342,6 +345,14 @@ BEGIN
         coalesce((SELECT leases.epoch FROM leases WHERE leases.tape = held.name), 0), position_base()
         FROM (SELECT * FROM tapes WHERE tapes.name = ANY (names) ORDER BY tapes.tape FOR UPDATE) AS held;
 END $$;
+-- Counts a group within its transaction; one that was asked about meanwhile is too late, and is rolled back.
+CREATE FUNCTION count_group(name text, number bigint) RETURNS void LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE writers SET groups = number WHERE writer = name AND NOT is_over;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the writer % is over', name USING ERRCODE = 'serialization_failure';
+    END IF;
+END $$;
 -- The first caller's label of the tapes' names stays.
 CREATE FUNCTION keep_label(label text) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -381,7 +392,7 @@ _RIGHTS = f"""
 GRANT USAGE ON SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT INSERT ON entries, blobs, blob_pieces, entry_words TO {APP_ROLE};
-GRANT INSERT, UPDATE, DELETE ON forks, fork_batches TO {APP_ROLE};
+GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers TO {APP_ROLE};
 GRANT INSERT, UPDATE ON leases TO {APP_ROLE};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {SCHEMA} TO {APP_ROLE};

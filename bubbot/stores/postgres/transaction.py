@@ -19,7 +19,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.store import Batch
 
 _HOLD = "SELECT * FROM hold(%s::text[], %s)"
-_TRANSACTION = "SELECT pg_current_xact_id()::text::bigint"
+_COUNT_GROUP = "SELECT count_group(%s, %s)"
 _SELECT_KEYS = (
     SELECT_ENTRIES.replace("SELECT ", "SELECT asked_name, ", 1).rpartition(" FROM ")[0]
     + " FROM unnest(%s::text[], %s::text[]) AS asked (asked_name, asked_key) JOIN tapes ON tapes.name = asked_name "
@@ -89,20 +89,20 @@ class PostgresTransaction(Transaction):
     """See `Transaction`. The function `hold` of the schema locks the tapes.
 
     Attributes:
-        xid: the number of the transaction, to ask what became of it; None before it has one.
         is_committing: true once the commit was sent: without an answer nobody knows what became of it.
     """
 
-    def __init__(self, conn: psycopg.AsyncConnection[TupleRow], salt: Salt) -> None:
+    def __init__(self, conn: psycopg.AsyncConnection[TupleRow], salt: Salt, writer: str, group: int) -> None:
+        """Make the transaction of a group; `writer` and `group`: who writes it, and its number, to find out what became of it."""
         super().__init__(salt)
         self._conn = conn
+        self._writer, self._group = writer, group
         self._is_exclusive = False
         self._outermost: set[str] = set()
         self._raised: dict[str, int] = {}
         self._blobs: list[tuple[int, str, bytes]] = []
         self._words: list[tuple[int, int, str, str]] = []
         self._first = 0
-        self.xid: int | None = None
         self.is_committing = False
 
     async def begin(self, needs: Needs) -> None:
@@ -113,14 +113,12 @@ class PostgresTransaction(Transaction):
         statements: list[tuple[str, Sequence[Any]]] = [
             ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", ()),
             (_HOLD, (sorted(names), needs.is_exclusive)),
-            (_TRANSACTION, ()),
         ]
         if keys:
             statements.append(_keys_statement(keys))
         if self._outermost:
             statements.append((_SELECT_FORKS, (sorted(self._outermost),)))
-        _, ends, number, *others = await self._run(statements)
-        self.xid = number[0][0]
+        _, ends, *others = await self._run(statements)
         self._adopt_ends(ends)
         if keys:
             self._adopt_keys(keys, others.pop(0))
@@ -130,7 +128,7 @@ class PostgresTransaction(Transaction):
     async def commit(self) -> None:
         statements = self._take_changes()
         self.is_committing = True
-        cursors = await self._send([*statements, ("COMMIT", ())])
+        cursors = await self._send([*statements, (_COUNT_GROUP, (self._writer, self._group)), ("COMMIT", ())])
         if (status := cursors[-1].statusmessage) != "COMMIT":
             raise CommitRefused(f"the server answered {status} to a commit")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
@@ -23,8 +24,6 @@ AsyncConnector: TypeAlias = Callable[[], Awaitable[psycopg.AsyncConnection[Tuple
 """Opens the writing connection. Raises `StoreError`."""
 MAX_ATTEMPTS = 5
 """Times that a group is tried if the server chose it to end a circle of waiting."""
-OUTCOME_SECONDS = 0.2
-"""Seconds between two questions of what became of a commit."""
 
 
 class PostgresWriter(GroupWriter):
@@ -41,6 +40,7 @@ class PostgresWriter(GroupWriter):
         self._salt = salt
         self._conn: psycopg.AsyncConnection[TupleRow] | None = None
         self._reason: BaseException | None = None
+        self._name, self._group = os.urandom(16).hex(), 0
         self.newest_position = 0
         """The position of the newest entry that this process committed."""
 
@@ -58,6 +58,7 @@ class PostgresWriter(GroupWriter):
         finally:
             if self._conn is not None:
                 with suppress(psycopg.Error):
+                    await self._conn.execute("DELETE FROM writers WHERE writer = %s", (self._name,))
                     await self._conn.close()
 
     async def _wait(self) -> bool:
@@ -72,6 +73,7 @@ class PostgresWriter(GroupWriter):
     async def _connected(self) -> psycopg.AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:
             self._conn = await self._connector()
+            await self._conn.execute("INSERT INTO writers VALUES (%s, 0) ON CONFLICT DO NOTHING", (self._name,))
         return self._conn
 
     def _take_group(self) -> list[WriteJob]:
@@ -101,7 +103,8 @@ class PostgresWriter(GroupWriter):
     async def _try_commit(self, jobs: Sequence[WriteJob]) -> list[JobOutcome]:
         """Commit jobs as one transaction. Raise what failed, with nothing written."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            transaction = PostgresTransaction(await self._connected(), self._salt)
+            self._group += 1
+            transaction = PostgresTransaction(await self._connected(), self._salt, self._name, self._group)
             outcomes: list[JobOutcome] = []
             try:
                 await transaction.begin(_all_needs(jobs))
@@ -114,8 +117,8 @@ class PostgresWriter(GroupWriter):
                 log.info("transaction tried again", extra={"action": "store.again"})
                 continue
             except psycopg.Error as error:
-                if is_lost(error) and transaction.is_committing and transaction.xid is not None:
-                    if await self._was_committed(transaction.xid):
+                if is_lost(error) and transaction.is_committing:
+                    if await self._was_committed(self._group):
                         self.newest_position = max(self.newest_position, transaction.seq)
                         return outcomes
                     raise ServerLost(
@@ -140,19 +143,21 @@ class PostgresWriter(GroupWriter):
                 await self._conn.close()
             self._conn = None
 
-    async def _was_committed(self, xid: int) -> bool:
-        """Find out what became of a commit without an answer: nobody may be told the wrong thing."""
+    async def _was_committed(self, group: int) -> bool:
+        """Find out what became of a commit without an answer: nobody may be told the wrong thing.
+
+        The question waits for a transaction that is still under way, and one that the server has not seen yet comes too late.
+        The number of the transaction would not do: after a crash another one may have it.
+        """
         while True:
             await self._drop_connection()
             try:
                 conn = await self._connected()
-                while True:
-                    cursor = await conn.execute("SELECT pg_xact_status(%s::text::xid8)", (str(xid),))
-                    row = await cursor.fetchone()
-                    status = None if row is None else row[0]
-                    if status != "in progress":
-                        return bool(status == "committed")
-                    await asyncio.sleep(OUTCOME_SECONDS)
+                over = "UPDATE writers SET is_over = true WHERE writer = %s RETURNING groups"
+                row = await (await conn.execute(over, (self._name,))).fetchone()
+                self._name = os.urandom(16).hex()
+                await self._drop_connection()  # the next one goes on under the new name
+                return row is not None and bool(row[0] == group)
             except (psycopg.Error, ServerLost) as error:
                 if self._room_retry is None:
                     raise StoreUnavailable(
