@@ -30,7 +30,8 @@ from threading import Thread
 from typing import Any
 
 from benchmarks.bench.words import Words
-from bubbot.stores.sqlite import rows, schema
+from bubbot.stores import rows
+from bubbot.stores.sqlite import schema
 
 Facts = list[tuple[str, Any, Any, str, str | None, str | None, bool]]
 """The entries of a turn: kind, payload, meta, date, key, name, and whether it opens a window."""

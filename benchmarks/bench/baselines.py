@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bubbot.stores.sqlite.rows import INSERT_ENTRY, encode_content, to_row
+from bubbot.stores.rows import INSERT_ENTRY, encode_content, to_row
 from bubbot.tape.entry import TapeEntry
 
 Rows = list[tuple[Any, ...]]

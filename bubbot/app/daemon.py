@@ -32,7 +32,7 @@ from bubbot.ports.settings import ChangesSettings
 from bubbot.ports.store import KeepsChain
 from bubbot.server.remote import RemoteChannel
 from bubbot.settings.loader import Settings
-from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS
+from bubbot.stores.group import ROOM_RETRY_SECONDS
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.fact import Cited
 

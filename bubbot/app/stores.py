@@ -8,13 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 from bubbot import plugins
 from bubbot.errors import BubbotError, ConfigError, DatabaseLost, StoreUnavailable
 from bubbot.home import Home
+from bubbot.packages import requirements_command
 from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom, no_wait_for_room
-from bubbot.settings.sections import SQLITE_STORE, StoreSettings
+from bubbot.settings.sections import POSTGRES_STORE, SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.connections import read_newest_entry
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.handle import Clock
@@ -54,6 +56,8 @@ async def open_home_store(
         )
         home.mark_database()
         return store
+    if settings.kind == POSTGRES_STORE:
+        return await _open_postgres(settings, now=now, readonly=readonly, room_retry=room_retry, keep=keep)
     try:
         factory: StoreFactory = plugins.load(STORE_GROUP, settings.kind)
     except ConfigError as error:
@@ -67,6 +71,25 @@ async def open_home_store(
         raise ConfigError(
             f"[store] kind: the store {settings.kind!r} could not be opened: {type(error).__name__}: {error}"
         ) from error
+
+
+async def _open_postgres(
+    settings: StoreSettings, *, now: Clock, readonly: bool, room_retry: float | None, keep: int
+) -> TapeStore:
+    """Open the store on a server. Raise `ConfigError` if there is no address, or the extra is not installed."""
+    if settings.url is None:
+        raise ConfigError("[store] url: the store 'postgres' needs it, such as postgresql://bubbot@localhost/bubbot")
+    if not all(map(find_spec, ("psycopg", "psycopg_pool"))):
+        folder = find_spec("bubbot.stores.postgres")
+        command = requirements_command(str(folder.origin)) if folder else "pip install 'bubbot[postgres]'"
+        raise ConfigError(f"[store] url: PostgreSQL needs packages that are not installed: `{command}` installs them")
+    # Imported here: few bots have a server, and nothing of it is there without the extra.
+    from bubbot.stores.postgres import store as postgres
+
+    url = settings.url.get_secret_value()
+    if readonly:
+        return await postgres.open_readonly(url, keep)
+    return await postgres.open_store(url, salt=os.urandom, now=now, room_retry=room_retry)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ RESTART_REQUIRED = frozenset(
         "bot.turns_at_once",
         "store.kind",
         "store.address",
+        "store.url",
         "http",
         "health",
         "server",

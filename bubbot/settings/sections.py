@@ -1,10 +1,10 @@
 """Most sections of the settings, and their base class."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from bubbot.ports.settings import (
     AdapterSettings,
@@ -59,11 +59,18 @@ def describe_table(section: str, model: type[SettingsSection]) -> Iterator[Setti
 
 SQLITE_STORE = "sqlite"
 """The store of bubbot itself."""
+POSTGRES_STORE = "postgres"
+"""The store on a server."""
 
 
 class StoreSettings(SettingsSection):
     """`[store]`: where the tapes are, and limits for `bubbot tape gc`."""
 
+    url: Secret = Field(
+        default=None,
+        description="A database on a PostgreSQL server; unset: SQLite, in the home. It needs the extra `postgres`.",
+        examples=["postgresql://bubbot@localhost/bubbot"],
+    )
     kind: Name = Field(
         default=SQLITE_STORE, description="`sqlite`, or the name of a store that an installed package offers."
     )
@@ -74,6 +81,18 @@ class StoreSettings(SettingsSection):
         le=36500,
         description="Days after which `bubbot tape gc` erases a tape that was put aside; 0: never.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_url(cls, values: Any) -> Any:
+        """Let an address say which store it is."""
+        if not isinstance(values, Mapping) or not values.get("url"):
+            return values
+        if values.get("kind", SQLITE_STORE) not in (SQLITE_STORE, POSTGRES_STORE):
+            raise ValueError(
+                "url is the address of a PostgreSQL server, and kind names another store: leave one of them out"
+            )
+        return {**values, "kind": POSTGRES_STORE}
 
 
 DEFAULT_STORE = StoreSettings.model_construct()

@@ -69,6 +69,7 @@ def score_texts(
     texts: Mapping[int, str],
     counts: Mapping[str, int] | None = None,
     others: int = 0,
+    size: int | None = None,
 ) -> dict[int, float]:
     """Score the texts that have a term that is not frequent, by BM25 over all terms.
 
@@ -77,12 +78,13 @@ def score_texts(
         texts: by id.
         counts: how many other texts have each term.
         others: the number of other texts.
+        size: the number of entries of the tape, for what is frequent, if others of it are not among the texts.
     """
     stems = {stem(term): term for term in terms}
     found = {number: _Occurrences.of(text, stems) for number, text in texts.items()}
     having = Counter(counts or {})
     own = Counter(term for each in found.values() for term in each.terms)
-    finding = {term for term, count in own.items() if not is_frequent(count, len(texts))}
+    finding = {term for term, count in own.items() if not is_frequent(count, len(texts) if size is None else size)}
     having.update(own)
     total = others + len(texts)
     mean = sum(each.words for each in found.values()) / max(1, len(found)) or 1.0
@@ -101,12 +103,16 @@ def _saturate(count: int, length: float) -> float:
 
 
 def score_entries(
-    text: str, entries: Iterable[TapeEntry], counts: Mapping[str, int] | None = None, others: int = 0
+    text: str,
+    entries: Iterable[TapeEntry],
+    counts: Mapping[str, int] | None = None,
+    others: int = 0,
+    size: int | None = None,
 ) -> dict[int, float]:
-    """Score the entries that share words with a text, by their ids. `counts` and `others`: see `score_texts`."""
+    """Score the entries that share words with a text, by their ids. `counts`, `others` and `size`: see `score_texts`."""
     by_id = {entry.id: entry for entry in entries}
     texts = {number: entry.searchable_text() for number, entry in by_id.items()}
-    scores = score_texts(list_terms(text), texts, counts, others)
+    scores = score_texts(list_terms(text), texts, counts, others, size)
     return {number: score * _weigh(by_id[number]) for number, score in scores.items()}
 
 

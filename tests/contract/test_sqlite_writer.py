@@ -20,8 +20,8 @@ import pytest
 from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
 from bubbot.stores.sqlite.sizes import WalCheckpointer
 from bubbot.stores.sqlite.store import SqliteStore, open_store, open_writer
-from bubbot.stores.sqlite.transaction import Salt, Transaction
 from bubbot.stores.sqlite.writer import GroupCommitWriter
+from bubbot.stores.transaction import Salt, Transaction
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.references import Rebase
 from bubbot.tape.store import Batch, ForkRecord

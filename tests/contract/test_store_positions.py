@@ -50,7 +50,7 @@ async def gappy_sqlite_store(new_database: Path, tmp_path: Path, clock: Stepping
     await store.aclose()
 
 
-@pytest.fixture(params=["memory", "sqlite", "gappy_sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "gappy_sqlite", "postgres"])
 def store(request: pytest.FixtureRequest) -> TapeStore:
     found: TapeStore = request.getfixturevalue(f"{request.param}_store")
     return found

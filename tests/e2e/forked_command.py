@@ -25,7 +25,8 @@ def main(address: str, *arguments: str) -> int:
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(address)
         data = json.dumps(wish).encode() + b"\n"
-        link.sendall(data[socket.send_fds(link, [data], (0, 1, 2)) :])
+        if rest := data[socket.send_fds(link, [data], (0, 1, 2)) :]:  # a quick command may have ended: it reads no more
+            link.sendall(rest)
         with link.makefile() as told:
             told.readline()  # the process id
             return int(told.readline()) & 0xFF

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.bench import tapes
 from benchmarks.bench.talk import WITH_TOOLS, Talk, talking
 from bubbot.stores.sqlite.connections import HeldConnection
-from bubbot.stores.sqlite.transaction import Transaction
+from bubbot.stores.sqlite.transaction import SqliteTransaction
 from bubbot.tape.entry import JsonObject, Kind, canonical
 from tests.calls import CallCounter
 
@@ -28,7 +28,7 @@ they are collected in."""
 @pytest.fixture
 async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Talk]:
     """A bot in the middle of a conversation. However slow the machine is, what waits for company gets it."""
-    monkeypatch.setattr("bubbot.stores.sqlite.writer.ALONG", 600.0)
+    monkeypatch.setattr("bubbot.stores.group.ALONG", 600.0)
     await tapes.build(tmp_path / "home", 200)
     async with talking(tmp_path / "home") as begun:
         await begun.new_window()
@@ -41,10 +41,10 @@ async def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 def counted(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Counts what the bot does from here on."""
     seen: Counter[str] = Counter()
-    commit, reading = Transaction.commit, HeldConnection.exclusive
+    commit, reading = SqliteTransaction.commit, HeldConnection.exclusive
     asked = (aiosqlite.Connection.execute, aiosqlite.Connection.executemany, aiosqlite.Connection.execute_fetchall)
 
-    async def committing(self: Transaction) -> None:
+    async def committing(self: SqliteTransaction) -> None:
         seen["commits"] += 1
         await commit(self)
 
@@ -63,7 +63,7 @@ def counted(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         seen["messages"] += 1
         return canonical(value)
 
-    monkeypatch.setattr(Transaction, "commit", committing)
+    monkeypatch.setattr(SqliteTransaction, "commit", committing)
     monkeypatch.setattr(HeldConnection, "exclusive", exclusive)
     for ask in asked:
         monkeypatch.setattr(aiosqlite.Connection, ask.__name__, count(ask))

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 
 from bubbot.features.search.view import SearchView
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.postgres import reading
+from bubbot.stores.rows import from_row
 from bubbot.stores.sqlite.indexer import Indexer
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import IdRanges, TapeQuery, evaluate
+from bubbot.tape.query import IdRanges, Ranked, TapeQuery, evaluate
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, ResetBatch
 from bubbot.tape.words import fold_text
 from tests.doubles import CountingIds, SteppingClock
-from tests.property.bench import Bench
+from tests.postgres_server import PostgresServer, copied_database
+from tests.property.bench import Bench, ServerBench, server_bench
 from tests.property.bench import bench as open_bench
 from tests.property.strategies import exactly
 from tests.tapes import whole
@@ -158,3 +161,62 @@ def test_there_is_an_index_that_is_asked(bench: Bench, filler: Indexer, tmp_path
         assert found.position > 0
 
     bench.run(check())
+
+
+@pytest.fixture(scope="module")
+def server(postgres_server: PostgresServer) -> Iterator[ServerBench]:
+    with copied_database(postgres_server) as address, server_bench(address) as opened:
+        yield opened
+
+
+@pytest.mark.law("T8", "T9")
+@settings(max_examples=max(20, settings().max_examples * 2 // 3))
+@given(data=st.data())
+def test_the_words_on_a_server_change_no_answer(server: ServerBench, data: st.DataObject) -> None:
+    written = data.draw(st.lists(entries(), max_size=12))
+    needles = data.draw(st.lists(asked(written), min_size=1, max_size=6))
+    erased = data.draw(st.sets(st.integers(1, max(1, len(written))), max_size=2)) if data.draw(st.booleans()) else set()
+
+    async def check(name: str, eraser: str) -> None:
+        await server.store.append([Batch(name, tuple(written)), Batch(f"{name}b", tuple(written[:2]))])
+        if erased:
+            ids = tuple(one for one in erased if one <= len(written))
+            reach = ResetBatch(f"{eraser}@old", erase=True, erase_also=((name, ids),))
+            await server.store.reset(eraser, reach, [event("tape/erased")])
+        kept = await whole(server.store, name)
+        for needle in needles:
+            for query in queries(name, needle):
+                assert exactly((await server.store.fetch([query]))[0]) == exactly(evaluate(kept, query)), query
+            ranked = TapeQuery(name, Ranked(needle))
+            found, wanted = (await server.store.fetch([ranked]))[0], evaluate(kept, ranked)
+            assert {entry.id for entry in found} == {entry.id for entry in wanted}, needle
+
+    server.run(check(server.fresh(), server.fresh()))
+
+
+def test_a_server_reads_few_entries_for_a_word(server: ServerBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the test above tests an index."""
+    read: list[int] = []
+
+    def noted(tape: str, row: tuple[object, ...]) -> TapeEntry:
+        read.append(1)
+        return from_row(tape, row)
+
+    async def check(name: str) -> None:
+        await server.store.append(
+            [Batch(name, tuple(message("user", f"number {number} of the hills") for number in range(600)))]
+        )
+        await server.store.append(
+            [Batch(name, (message("user", "the volcanoes erupted"),)), Batch("b", (message("user", "volcano"),))]
+        )
+        monkeypatch.setattr(reading, "from_row", noted)
+        for query in (
+            TapeQuery(name, words_text="erupts volcano"),
+            TapeQuery(name, phrase_text="volcanoes erupted"),
+            TapeQuery(name, searchable_text="canoes er"),
+            TapeQuery(name, Ranked("a volcano on the hills")),
+        ):
+            assert [entry.id for entry in (await server.store.fetch([query]))[0]] == [601], query
+        assert len(read) == 4
+
+    server.run(check(server.fresh()))

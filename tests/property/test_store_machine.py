@@ -1,4 +1,4 @@
-"""SQLite against the store in memory, step by step: the same results, the same errors, the same tapes."""
+"""SQLite and PostgreSQL against the store in memory, step by step: the same results, the same errors, the same tapes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from itertools import count, product
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,10 +14,20 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 
 from bubbot.errors import BubbotError
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.postgres.store import PostgresStore
+from bubbot.stores.postgres.store import open_store as open_on_server
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.anchor import anchor
 from bubbot.tape.blobs import blob_digest
@@ -26,6 +37,7 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.references import Rebase
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.doubles import CountingSalt, SteppingClock
+from tests.postgres_server import PostgresServer, copied_database
 from tests.property.strategies import KEYS, entries, exactly, names, queries
 from tests.tapes import whole
 
@@ -71,9 +83,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.salt = CountingSalt()
         self.numbers = count(1)
         self.memory = InMemoryStore()
-        self.sqlite = self.opened()
+        self.stored = self.opened()
 
-    def opened(self) -> SqliteStore:
+    def opened(self) -> SqliteStore | PostgresStore:
         return self.runner.run(open_store(self.folder / "bubbot.db", salt=self.salt, now=SteppingClock()))
 
     def both(self, job: Callable[[TapeStore], Awaitable[Any]]) -> None:
@@ -86,7 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
                 return type(error)
 
         wanted = self.runner.run(outcome(self.memory))
-        assert self.runner.run(outcome(self.sqlite)) == wanted
+        assert self.runner.run(outcome(self.stored)) == wanted
 
     def head(self, tape: str) -> int:
         return self.runner.run(self.memory.head(tape))
@@ -207,8 +219,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.runner.run(self.sqlite.aclose())
-        self.sqlite = self.opened()
+        self.runner.run(self.stored.aclose())
+        self.stored = self.opened()
         self.everything_is_the_same()
 
     @rule()
@@ -231,15 +243,40 @@ class StoreMachine(RuleBasedStateMachine):
             self.everything_is_the_same()
             for tape, digest in product(self.runner.run(self.memory.tapes()), map(blob_digest, BLOBS)):
                 self.get_blob(tape.name, digest)
-            audit = self.runner.run(self.sqlite.audit())
+            audit = self.runner.run(self.stored.audit())
             assert {finding.problem for finding in audit.findings} <= {"erased"}
             entries_erased = sum(tape.erased for tape in self.runner.run(self.memory.tapes()))
             assert len(audit.findings) == entries_erased
         finally:
-            self.runner.run(self.sqlite.aclose())
+            self.runner.run(self.stored.aclose())
             self.runner.close()
             shutil.rmtree(self.folder)
 
 
+class PostgresMachine(StoreMachine):
+    """The same against a database of its own on a server, which the test names."""
+
+    server: PostgresServer
+
+    def __init__(self) -> None:
+        self.database = ExitStack()
+        self.address = self.database.enter_context(copied_database(self.server))
+        super().__init__()
+
+    def opened(self) -> PostgresStore:
+        return self.runner.run(open_on_server(self.address, salt=self.salt, now=SteppingClock()))
+
+    def teardown(self) -> None:
+        with self.database:
+            super().teardown()
+
+
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(max_examples=settings().max_examples, stateful_step_count=30)
+
+
+def test_a_store_on_a_server_does_the_same_step_by_step(postgres_server: PostgresServer) -> None:
+    PostgresMachine.server = postgres_server
+    run_state_machine_as_test(
+        PostgresMachine, settings=settings(max_examples=settings().max_examples, stateful_step_count=30)
+    )

@@ -22,6 +22,7 @@ EXTRAS = {
     "trafilatura": FEATURES / "web" / "requirements.txt",
     "landlockpy": FEATURES.parent / "sandbox" / "requirements.txt",
     "opentelemetry-sdk": FEATURES / "otel" / "requirements.txt",
+    "psycopg": LOCKS.parent / "bubbot" / "stores" / "postgres" / "requirements.txt",
 }
 """The lists of the other extras, by a package that each adds."""
 TOOL = LOCKS / "lock-tool.in"

@@ -12,6 +12,7 @@ from bubbot.cli.output import show_either
 from bubbot.cli.setup import load_setup
 from bubbot.cli.tape.results import RepairResult
 from bubbot.home import WriterLock
+from bubbot.settings.sections import POSTGRES_STORE
 from bubbot.stores.sqlite.check import repair_database
 from bubbot.tape.entry import timestamp
 
@@ -27,18 +28,29 @@ def repair_tapes(invocation: Invocation) -> int:
     entry changes. Stop the bot first.
     """
     setup = load_setup(invocation)
+    if setup.settings.store.kind == POSTGRES_STORE and setup.settings.store.url is not None:
+        # Imported here: few homes have a server.
+        from bubbot.stores.postgres.check import repair_server_database
+
+        triggers, indexes = repair_server_database(setup.settings.store.url.get_secret_value())
+        _show(triggers, indexes, as_json=setup.as_json)
+        return EXIT_OK
     database = database_file(setup.settings.store, setup.home, "bubbot tape repair")
     refuse_unusable_database(setup.home)
     setup.home.ensure()
     with WriterLock(setup.home):
         repair = repair_database(database, timestamp(now()), os.urandom)
-    lines: list[str] = []
-    if repair.triggers:
-        lines.append(
-            f"Restored: {', '.join(repair.triggers)}. bubbot tape verify checks whether anything was changed meanwhile."
-        )
-    if repair.indexes:
-        lines.append(f"Built anew from their tables: {', '.join(repair.indexes)}.")
-    text = "\n".join(lines) or "All triggers and indexes are as they should be; nothing was changed."
-    show_either(text, RepairResult(repair.triggers, repair.indexes), as_json=setup.as_json)
+    _show(repair.triggers, repair.indexes, as_json=setup.as_json)
     return EXIT_OK
+
+
+def _show(triggers: tuple[str, ...], indexes: tuple[str, ...], *, as_json: bool) -> None:
+    lines: list[str] = []
+    if triggers:
+        lines.append(
+            f"Restored: {', '.join(triggers)}. bubbot tape verify checks whether anything was changed meanwhile."
+        )
+    if indexes:
+        lines.append(f"Built anew from their tables: {', '.join(indexes)}.")
+    text = "\n".join(lines) or "All triggers and indexes are as they should be; nothing was changed."
+    show_either(text, RepairResult(triggers, indexes), as_json=as_json)

@@ -27,13 +27,14 @@ from bubbot.ops.doctor.plugins import check_embeddings, check_model, check_plugi
 from bubbot.ops.doctor.ports import check_ports
 from bubbot.ops.doctor.running import check_running
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
+from bubbot.ops.doctor.server import read_server
 from bubbot.ops.doctor.service import check_service
 from bubbot.ops.doctor.stuck import check_stuck
 from bubbot.ops.doctor.system import check_python, check_sqlite, check_time_service
 from bubbot.ops.doctor.versions import check_libraries
 from bubbot.ports.checks import Finding, Level
 from bubbot.settings.loader import Settings
-from bubbot.settings.sections import DEFAULT_STORE, SQLITE_STORE, StoreSettings
+from bubbot.settings.sections import DEFAULT_STORE, POSTGRES_STORE, SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.check import DatabaseState
 
 
@@ -148,6 +149,10 @@ class _CheckContext:
         yield from run_check("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _check_database(self, *, running: bool) -> Iterator[Finding]:
+        if self._store.kind == POSTGRES_STORE:
+            self._has_entries, findings = read_server(self._store, self._home, self._now)
+            yield from findings
+            return
         if self._store.kind != SQLITE_STORE:
             self._has_entries, finding = read_store(self._store, self._home)
             yield finding

@@ -63,7 +63,7 @@ def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseSta
 
 
 def read_store(settings: StoreSettings, home: Home) -> tuple[bool, Finding]:
-    """Return true if the store of a package holds entries, and a finding about it: only its own tools look deeper."""
+    """Return true if a store other than SQLite holds entries, and a finding about it: only its own tools look deeper."""
     try:
         tapes = asyncio.run(_list_tapes(settings, home))
     except (ConfigError, StoreError) as error:

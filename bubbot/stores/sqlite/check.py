@@ -13,10 +13,11 @@ from msgspec import UNSET
 from bubbot.errors import StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DeploymentAudit
+from bubbot.stores.names import tape_names
+from bubbot.stores.rows import COUNT_ENTRIES, UNIX_EPOCH
 from bubbot.stores.sqlite.audit import audit_all, check_integrity
 from bubbot.stores.sqlite.connections import BUSY_SECONDS, damaged_schema_error, read_only_error, translate_error
-from bubbot.stores.sqlite.names import append_fact, tape_names
-from bubbot.stores.sqlite.rows import COUNT_ENTRIES, UNIX_EPOCH
+from bubbot.stores.sqlite.names import append_fact
 from bubbot.stores.sqlite.schema import (
     NAMED_SINCE,
     check_version,
@@ -25,7 +26,7 @@ from bubbot.stores.sqlite.schema import (
     wrong_definitions,
     wrong_triggers,
 )
-from bubbot.stores.sqlite.transaction import Salt
+from bubbot.stores.transaction import Salt
 from bubbot.tape.entry import EMPTY_OBJECT
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.events import TriggersRestored

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from bubbot.ports.progress import OnProgress, ignore_progress
+from bubbot.stores.group import CommitCounter
 from bubbot.stores.sqlite.index.fill import BATCH_ENTRIES, IndexWriter
-from bubbot.stores.sqlite.writer import CommitCounter
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import aiosqlite
 
-from bubbot.ports.store import DatabaseSize, TapeSize, UnreferencedBlobs
-from bubbot.stores.sqlite.transaction import Fetch
+from bubbot.ports.store import DatabaseSize, TapeSize
 
 SHORT_WAL_BYTES = 4 << 20
 """A write-ahead log of up to this size is never truncated."""
@@ -23,8 +21,6 @@ CHECKPOINT_WAIT_MS = 1000
 TRUNCATE_WAL = "PRAGMA wal_checkpoint(TRUNCATE)"
 VACUUM_STEP_PAGES = 2000
 """Free pages released in one step; other writes run between steps."""
-_CHUNK = 5000
-_DIGEST = r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,47 +206,3 @@ async def truncate_wal(conn: aiosqlite.Connection) -> None:
 async def _pragma(conn: aiosqlite.Connection, name: str) -> int:
     ((value,),) = await conn.execute_fetchall(f"PRAGMA {name}")
     return int(value)
-
-
-_SELECT_CHUNK = (
-    "SELECT seq, coalesce(payload, ''), coalesce(meta, '') FROM entries "
-    "WHERE seq > ? AND name IS NOT 'blob/removed' ORDER BY seq LIMIT ?"
-)
-_SELECT_STAGED = "SELECT entries FROM fork_batches"
-
-
-def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
-    """Find blobs that no entry names; facts about removed blobs with the same digest do not count.
-
-    It reads in short transactions, so that it does not hold the write-ahead log.
-    """
-    loose = {digest for (digest,) in conn.execute("SELECT DISTINCT digest FROM blobs")}
-    position = 0
-    while loose and (rows := conn.execute(_SELECT_CHUNK, (position, _CHUNK)).fetchall()):
-        position = rows[-1][0]
-        loose -= _digests_in(rows)
-    loose -= _digests_in(conn.execute(_SELECT_STAGED).fetchall())
-    by_tape: dict[str, tuple[tuple[str, int], ...]] = {}
-    for name, digest, size in conn.execute(
-        "SELECT tapes.name, digest, length(data) FROM blobs JOIN tapes USING (tape) ORDER BY tapes.name, digest"
-    ):
-        if digest in loose:
-            by_tape[name] = (*by_tape.get(name, ()), (digest, size))
-    return UnreferencedBlobs(position, by_tape)
-
-
-async def still_unreferenced(fetch: Fetch, tape: str, blobs: UnreferencedBlobs) -> list[str]:
-    """Return those blobs of a tape that are still unreferenced.
-
-    Call it in a write transaction: no entry can name one meanwhile.
-    """
-    digests = {digest for digest, _ in blobs.tapes.get(tape, ())} - _digests_in(await fetch(_SELECT_STAGED))
-    position = blobs.position
-    while digests and (rows := await fetch(_SELECT_CHUNK, (position, _CHUNK))):
-        position = rows[-1][0]
-        digests -= _digests_in(rows)
-    return sorted(digests)
-
-
-def _digests_in(rows: Iterable[tuple[Any, ...]]) -> set[str]:
-    return {digest for row in rows for text in row if isinstance(text, str) for digest in re.findall(_DIGEST, text)}

@@ -19,21 +19,18 @@ from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, IndexState, PositionedEntry, UnreferencedBlobs
-from bubbot.stores.sqlite.audit import audit_all, head_at
-from bubbot.stores.sqlite.connections import BUSY_SECONDS, HeldConnection, open_reader, prepare, translated_errors
-from bubbot.stores.sqlite.erasing import (
+from bubbot.stores.erasing import (
     BlobTraces,
     Traces,
     count_erasable,
     erase_archive,
     erase_entries,
+    merge_fork,
     put_aside,
     remove_blobs,
 )
-from bubbot.stores.sqlite.index.reader import IndexReader
-from bubbot.stores.sqlite.index.schema import delete_index, index_path
-from bubbot.stores.sqlite.indexer import Indexer
-from bubbot.stores.sqlite.rows import (
+from bubbot.stores.group import CommitCounter, Job
+from bubbot.stores.rows import (
     COUNT_ENTRIES,
     LARGEST,
     NEWEST_POSITION,
@@ -41,27 +38,32 @@ from bubbot.stores.sqlite.rows import (
     DecodeRow,
     RowDecoder,
     decode_in_steps,
-    find_entries,
     from_row,
     is_one_statement,
     positioned_entry,
 )
+from bubbot.stores.sqlite.audit import audit_all, head_at
+from bubbot.stores.sqlite.connections import BUSY_SECONDS, HeldConnection, open_reader, prepare, translated_errors
+from bubbot.stores.sqlite.index.reader import IndexReader
+from bubbot.stores.sqlite.index.schema import delete_index, index_path
+from bubbot.stores.sqlite.indexer import Indexer
+from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.schema import LEASED_SINCE, MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite.sizes import (
     SHORT_WAL_BYTES,
     OnNewest,
     WalCheckpointer,
     WalLimits,
-    find_unreferenced_blobs,
     ignore_newest,
     measure_size,
     release_pages,
-    still_unreferenced,
     truncate_wal,
     vacuum_database,
 )
 from bubbot.stores.sqlite.text import looks_at_texts, search
-from bubbot.stores.sqlite.transaction import (
+from bubbot.stores.sqlite.writer import GroupCommitWriter
+from bubbot.stores.transaction import (
+    Needs,
     Salt,
     Transaction,
     decode_reset,
@@ -69,7 +71,7 @@ from bubbot.stores.sqlite.transaction import (
     encode_batches,
     encode_staged,
 )
-from bubbot.stores.sqlite.writer import CommitCounter, GroupCommitWriter, Job
+from bubbot.stores.unreferenced import find_unreferenced_blobs, still_unreferenced
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
@@ -119,10 +121,10 @@ class SqliteStore:
         self._inode = os.stat(self._file).st_ino  # noqa: PTH116 - as in `is_replaced`
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
-        return await self._require_writer().submit(self._append_job(batches), batches)
+        return await self._require_writer().submit(self._append_job(batches), Needs(batches))
 
     def append_deferred(self, batches: Sequence[Batch]) -> asyncio.Future[list[tuple[TapeEntry, ...]]]:
-        return self._require_writer().submit_deferred(self._append_job(batches), batches)
+        return self._require_writer().submit_deferred(self._append_job(batches), Needs(batches))
 
     def _append_job(self, batches: Sequence[Batch]) -> Job[list[tuple[TapeEntry, ...]]]:
         contents = encode_batches(batches, self._salt)
@@ -149,14 +151,13 @@ class SqliteStore:
         texts = encode_staged(record.staged)
         await self._require_writer().submit(
             lambda transaction: transaction.open_fork(record, texts, expect_head=expect_head),
-            [Batch(record.tape, ())],
-            asks_forks=True,
+            Needs([Batch(record.tape, ())], forks=[record.id]),
         )
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         texts = encode_staged(staged)
         await self._require_writer().submit(
-            lambda transaction: transaction.extend_fork(fork, staged, texts, reset), asks_forks=True
+            lambda transaction: transaction.extend_fork(fork, staged, texts, reset), Needs(forks=[fork])
         )
 
     async def merge_fork(
@@ -165,28 +166,14 @@ class SqliteStore:
         # Entries for another fork are encoded differently.
         contents = encode_batches(() if "/" in fork else batches, self._salt)
 
-        async def merge(transaction: Transaction) -> list[tuple[TapeEntry, ...]]:
-            await transaction.refuse_lost_leases(batches)
-            opened = await transaction.find_fork(fork)
-            if parent := ForkRecord(fork, opened.tape, opened.base, ()).parent:
-                await transaction.drop_fork(fork)
-                await transaction.extend_fork(parent, batches, encode_staged(batches), None)
-                return [batch.entries for batch in batches]
-            if reset is None:
-                stored = await transaction.append(batches, contents)  # first: a conflict leaves nothing to undo
-                await transaction.drop_fork(fork)
-                return stored
-            if reset[0] == opened.tape:
-                # A reset must not archive entries that the fork has not seen.
-                await transaction.require_head(opened.tape, opened.base)
-            await transaction.drop_fork(fork)
-            return await put_aside(transaction, *reset, batches)
-
         async with self._erasing(required=reset is not None and reset[1].erase):
-            return await self._require_writer().submit(merge, () if "/" in fork else batches, asks_forks=True)
+            return await self._require_writer().submit(
+                lambda transaction: merge_fork(transaction, fork, batches, contents, reset),
+                Needs(() if "/" in fork else batches, forks=[fork]),
+            )
 
     async def drop_fork(self, fork: str) -> None:
-        await self._require_writer().submit(lambda transaction: transaction.drop_fork(fork), asks_forks=True)
+        await self._require_writer().submit(lambda transaction: transaction.drop_fork(fork), Needs(forks=[fork]))
 
     async def forks(self, tape: str | None = None) -> list[ForkRecord]:
         lease = (

@@ -10,9 +10,10 @@ from itertools import islice
 import aiosqlite
 
 from bubbot.errors import StoreUnavailable
+from bubbot.stores.rows import LARGEST, SELECT_ENTRIES, from_row, microseconds
 from bubbot.stores.sqlite.connections import HeldConnection
 from bubbot.stores.sqlite.index.reader import IndexPlace, IndexReader, IndexUnreadable, SqliteIndex
-from bubbot.stores.sqlite.rows import LARGEST, SELECT_ENTRIES, find_entries, from_row, microseconds
+from bubbot.stores.sqlite.rows import find_entries
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import (
     IdRanges,

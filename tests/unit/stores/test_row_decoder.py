@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.stores.sqlite import rows
+from bubbot.stores import rows
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape import entry as make
 from bubbot.tape.entry import TapeEntry

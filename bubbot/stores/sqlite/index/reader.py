@@ -15,6 +15,7 @@ import aiosqlite
 
 from bubbot.errors import BubbotError
 from bubbot.ports.store import IndexState
+from bubbot.stores.rows import COUNT_ENTRIES, LARGEST
 from bubbot.stores.sqlite.connections import HeldConnection
 from bubbot.stores.sqlite.index.schema import (
     IndexCoverage,
@@ -34,7 +35,6 @@ from bubbot.stores.sqlite.index.tokens import (
     within,
     words_expression,
 )
-from bubbot.stores.sqlite.rows import COUNT_ENTRIES, LARGEST
 from bubbot.tape.ranking import PERSON_WEIGHT, is_frequent
 from bubbot.tape.spelling import CLOSER_TURNS, MAX_MISTAKES
 from bubbot.tape.words import is_run, tokens

@@ -21,6 +21,7 @@ from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.store import IndexState
+from bubbot.stores.rows import from_row
 from bubbot.stores.sqlite import text as text_module
 from bubbot.stores.sqlite.index import fill, reader, spellings
 from bubbot.stores.sqlite.index.reader import IndexPlace, SqliteIndex, take_turns
@@ -28,7 +29,6 @@ from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.index.spellings import find_spellings
 from bubbot.stores.sqlite.index.tokens import MAX_TOKEN_LETTERS
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
-from bubbot.stores.sqlite.rows import from_row
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import Ranked, TapeQuery, evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from bubbot.stores.sqlite.names import missing_blobs, tape_names
+from bubbot.stores.names import missing_blobs, tape_names
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, event, message, system, tool_result
 from bubbot.tape.store import Batch

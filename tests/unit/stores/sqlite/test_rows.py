@@ -11,7 +11,7 @@ from typing import Any
 import aiosqlite
 import pytest
 
-from bubbot.stores.sqlite import rows
+from bubbot.stores import rows
 from bubbot.stores.sqlite.connections import open_reader
 from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore

@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+from psycopg import AsyncConnection
 
 from bubbot.errors import EntryNotFound, LeaseLost, TapeConflict
+from bubbot.stores.postgres.store import PostgresStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.events import KERNEL_REFERENCES
@@ -27,46 +28,56 @@ from tests.tapes import batch, note, notes, texts, whole
 pytestmark = pytest.mark.law("T3")
 
 
-@pytest.fixture
-def store(sqlite_store: SqliteStore) -> SqliteStore:
-    return sqlite_store
+GroupStore: TypeAlias = SqliteStore | PostgresStore
 
 
-async def in_one_commit(store: SqliteStore, *jobs: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Run the jobs as one group; return their results and errors."""
-    before = store.commit_count
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> GroupStore:
+    found: GroupStore = request.getfixturevalue(f"{request.param}_store")
+    return found
+
+
+async def in_one_commit(store: GroupStore, *jobs: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Run the jobs as one group; return their results and errors. A server resets a tape in a transaction of its own."""
+    before, resets = store.commit_count, sum("reset" in repr(job) for job in jobs)
     ends = await asyncio.gather(*jobs, return_exceptions=True)
-    assert store.commit_count == before + 1
+    assert store.commit_count == before + 1 or (resets and isinstance(store, PostgresStore))
     return ends
 
 
 @asynccontextmanager
-async def locked(path: Path) -> AsyncIterator[None]:
+async def locked(store: GroupStore) -> AsyncIterator[None]:
     """Another connection has the database locked for the block: what is written meanwhile waits."""
-    with raw(path) as conn:
-        conn.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        finally:
-            conn.execute("ROLLBACK")
+    if isinstance(store, SqliteStore):
+        with raw(store.path) as conn:
+            conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            finally:
+                conn.execute("ROLLBACK")
+        return
+    async with await AsyncConnection.connect(**store.address.parameters) as other:
+        await other.execute("SELECT bubbot.hold(ARRAY[]::text[], true)")
+        yield
+        await other.rollback()
 
 
-async def sound(store: SqliteStore) -> None:
+async def sound(store: GroupStore) -> None:
     assert [found for found in (await store.audit()).findings if found.problem != "erased"] == []
 
 
-async def positions(store: SqliteStore) -> list[tuple[str, int]]:
+async def positions(store: GroupStore) -> list[tuple[str, int]]:
     return [(found.tape, found.entry.id) for found in await store.read_after(0, 1000)]
 
 
-async def test_jobs_of_a_group_have_the_positions_in_the_order_in_which_they_were_asked_for(store: SqliteStore) -> None:
+async def test_jobs_of_a_group_have_the_positions_in_the_order_in_which_they_were_asked_for(store: GroupStore) -> None:
     await in_one_commit(store, *(store.append([notes("a", "b", tape=tape)]) for tape in ("x", "y", "x", "z")))
     expected = [("x", 1), ("x", 2), ("y", 1), ("y", 2), ("x", 3), ("x", 4), ("z", 1), ("z", 2)]
     assert await positions(store) == expected
     await sound(store)
 
 
-async def test_results_come_in_the_order_in_which_the_jobs_were_asked_for(store: SqliteStore) -> None:
+async def test_results_come_in_the_order_in_which_the_jobs_were_asked_for(store: GroupStore) -> None:
     ended: list[int] = []
 
     async def append(number: int) -> None:
@@ -77,7 +88,7 @@ async def test_results_come_in_the_order_in_which_the_jobs_were_asked_for(store:
     assert ended == list(range(30))
 
 
-async def test_a_job_that_fails_takes_no_position_and_no_id(store: SqliteStore) -> None:
+async def test_a_job_that_fails_takes_no_position_and_no_id(store: GroupStore) -> None:
     await store.append([batch(note("first", key="k"))])
     refused = [
         [batch(note("lost"), expect_head=7)],
@@ -98,7 +109,7 @@ async def test_a_job_that_fails_takes_no_position_and_no_id(store: SqliteStore) 
 
 
 @pytest.mark.law("T4")
-async def test_of_two_jobs_that_expect_the_same_head_the_first_one_wins(store: SqliteStore) -> None:
+async def test_of_two_jobs_that_expect_the_same_head_the_first_one_wins(store: GroupStore) -> None:
     first, second = await in_one_commit(
         store, *(store.append([batch(note(text), expect_head=0)]) for text in ("first", "second"))
     )
@@ -107,7 +118,7 @@ async def test_of_two_jobs_that_expect_the_same_head_the_first_one_wins(store: S
 
 
 @pytest.mark.law("T5")
-async def test_a_key_that_an_earlier_job_of_the_group_has_written_counts_as_stored(store: SqliteStore) -> None:
+async def test_a_key_that_an_earlier_job_of_the_group_has_written_counts_as_stored(store: GroupStore) -> None:
     same = batch(note("a", key="k"))
     written, again, other, kept = await in_one_commit(
         store,
@@ -123,7 +134,7 @@ async def test_a_key_that_an_earlier_job_of_the_group_has_written_counts_as_stor
 
 
 @pytest.mark.law("T5")
-async def test_a_key_of_a_job_that_failed_is_free(store: SqliteStore) -> None:
+async def test_a_key_of_a_job_that_failed_is_free(store: GroupStore) -> None:
     refused, written = await in_one_commit(
         store,
         store.append([batch(note("lost", key="k")), batch(note("lost"), expect_head=7)]),
@@ -133,7 +144,7 @@ async def test_a_key_of_a_job_that_failed_is_free(store: SqliteStore) -> None:
     assert written[0] == await whole(store)
 
 
-async def test_keys_with_any_sign_are_found_again(store: SqliteStore) -> None:
+async def test_keys_with_any_sign_are_found_again(store: GroupStore) -> None:
     keys = ["", "a'b", 'a"b', "a\\b", "a\x00b", "a\x00c", "漢字", "\U0010ffff", "[]", "{}"]
     await store.append([batch(*(note(key, key=key) for key in keys))])
     stored = await whole(store)
@@ -144,7 +155,7 @@ async def test_keys_with_any_sign_are_found_again(store: SqliteStore) -> None:
     assert [tape.head for tape in await store.tapes() if tape.name != "tape"] == [2] * len(keys)
 
 
-async def test_a_tape_that_two_jobs_of_a_group_begin_is_one_tape(store: SqliteStore) -> None:
+async def test_a_tape_that_two_jobs_of_a_group_begin_is_one_tape(store: GroupStore) -> None:
     jobs = [store.append([notes(text, tape="new")]) for text in "ab"]
     digest, *_ = await in_one_commit(store, store.put_blob("new", b"blob"), *jobs)
     assert (await texts(store, "new"), [tape.name for tape in await store.tapes()]) == (["a", "b"], ["new"])
@@ -153,7 +164,7 @@ async def test_a_tape_that_two_jobs_of_a_group_begin_is_one_tape(store: SqliteSt
 
 
 @pytest.mark.law("T13")
-async def test_a_fork_is_opened_extended_and_merged_within_one_group(store: SqliteStore) -> None:
+async def test_a_fork_is_opened_extended_and_merged_within_one_group(store: GroupStore) -> None:
     await store.append([notes("a")])
     *_, merged = await in_one_commit(
         store,
@@ -166,7 +177,7 @@ async def test_a_fork_is_opened_extended_and_merged_within_one_group(store: Sqli
 
 
 @pytest.mark.law("T13")
-async def test_a_fork_that_is_dropped_and_opened_again_within_a_group_is_open(store: SqliteStore) -> None:
+async def test_a_fork_that_is_dropped_and_opened_again_within_a_group_is_open(store: GroupStore) -> None:
     await store.open_fork(ForkRecord("f", "tape", 0, (notes("old", "old"), notes("old"))))
     again = ForkRecord("f", "tape", 0, (notes("new"),))
     await in_one_commit(store, store.drop_fork("f"), store.open_fork(again))
@@ -174,7 +185,7 @@ async def test_a_fork_that_is_dropped_and_opened_again_within_a_group_is_open(st
 
 
 @pytest.mark.law("T13")
-async def test_forks_of_a_fork_and_the_fork_itself_are_merged_within_one_group(store: SqliteStore) -> None:
+async def test_forks_of_a_fork_and_the_fork_itself_are_merged_within_one_group(store: GroupStore) -> None:
     await store.open_fork(ForkRecord("f", "tape", 0, (notes("a"),)))
     ends = await in_one_commit(
         store,
@@ -192,7 +203,7 @@ async def test_forks_of_a_fork_and_the_fork_itself_are_merged_within_one_group(s
 
 
 @pytest.mark.law("T13")
-async def test_a_merge_that_conflicts_leaves_its_fork_open_and_its_neighbours_alone(store: SqliteStore) -> None:
+async def test_a_merge_that_conflicts_leaves_its_fork_open_and_its_neighbours_alone(store: GroupStore) -> None:
     await store.open_fork(ForkRecord("f", "tape", 0, (notes("a"),)))
     await store.open_fork(ForkRecord("g", "tape", 0, (notes("b"),)))
     ends = await in_one_commit(
@@ -207,7 +218,7 @@ async def test_a_merge_that_conflicts_leaves_its_fork_open_and_its_neighbours_al
 
 
 @pytest.mark.law("T13")
-async def test_forks_that_merge_in_one_group_are_rebased_one_after_the_other(store: SqliteStore) -> None:
+async def test_forks_that_merge_in_one_group_are_rebased_one_after_the_other(store: GroupStore) -> None:
     await store.append([notes("a")])
     deltas = {
         fork: replace(batch(note(fork), event("turn/start", {"messages": [2]})), rebase=Rebase(1, KERNEL_REFERENCES))
@@ -221,7 +232,7 @@ async def test_forks_that_merge_in_one_group_are_rebased_one_after_the_other(sto
     await sound(store)
 
 
-async def test_a_lease_that_is_raised_in_a_group_is_lost_for_later_jobs_of_it(store: SqliteStore) -> None:
+async def test_a_lease_that_is_raised_in_a_group_is_lost_for_later_jobs_of_it(store: GroupStore) -> None:
     epoch = await store.raise_epoch("tape")
     under = Lease("tape", epoch)
     before, raised, after, twice = await in_one_commit(
@@ -235,7 +246,7 @@ async def test_a_lease_that_is_raised_in_a_group_is_lost_for_later_jobs_of_it(st
     assert await texts(store) == ["a"]
 
 
-async def test_a_tape_that_is_put_aside_in_a_group_is_begun_again_by_later_jobs_of_it(store: SqliteStore) -> None:
+async def test_a_tape_that_is_put_aside_in_a_group_is_begun_again_by_later_jobs_of_it(store: GroupStore) -> None:
     await store.append([batch(note("old", key="k"))])
     ends = await in_one_commit(
         store,
@@ -253,7 +264,7 @@ async def test_a_tape_that_is_put_aside_in_a_group_is_begun_again_by_later_jobs_
 
 
 @pytest.mark.law("T17")
-async def test_an_erasure_among_appends_blanks_what_was_there_and_nothing_else(store: SqliteStore) -> None:
+async def test_an_erasure_among_appends_blanks_what_was_there_and_nothing_else(store: GroupStore) -> None:
     await store.append([notes("old")])
     await store.put_blob("tape", b"blob")
     appends = [store.append([notes(text, tape="other")]) for text in "ab"]
@@ -263,7 +274,7 @@ async def test_an_erasure_among_appends_blanks_what_was_there_and_nothing_else(s
     await sound(store)
 
 
-async def test_many_jobs_of_all_kinds_at_once_are_each_as_if_alone(store: SqliteStore) -> None:
+async def test_many_jobs_of_all_kinds_at_once_are_each_as_if_alone(store: GroupStore) -> None:
     async def talk(number: int) -> None:
         tape, fork = f"chat/{number % 7}", f"fork{number}"
         await store.append([batch(note("in", key=f"in{number}"), tape="inbox")])
@@ -285,9 +296,9 @@ async def test_many_jobs_of_all_kinds_at_once_are_each_as_if_alone(store: Sqlite
 
 
 async def test_a_job_that_was_cancelled_while_it_waited_is_dropped_and_its_neighbours_are_not(
-    store: SqliteStore,
+    store: GroupStore,
 ) -> None:
-    async with locked(store.path):
+    async with locked(store):
         under_way = asyncio.create_task(store.append([notes("under way")]))
         for _ in range(5):
             await asyncio.sleep(0)
@@ -303,7 +314,7 @@ async def test_a_job_that_was_cancelled_while_it_waited_is_dropped_and_its_neigh
     assert await texts(store) == ["under way", "a", "b"]
 
 
-async def test_what_is_deferred_is_committed_with_the_next_job_and_before_it(store: SqliteStore) -> None:
+async def test_what_is_deferred_is_committed_with_the_next_job_and_before_it(store: GroupStore) -> None:
     before = store.commit_count
     deferred = store.append_deferred([notes("first")])
     await store.append([notes("second")])
@@ -311,13 +322,13 @@ async def test_what_is_deferred_is_committed_with_the_next_job_and_before_it(sto
     assert (await texts(store), store.commit_count) == (["first", "second"], before + 1)
 
 
-async def test_what_is_deferred_is_committed_though_nothing_follows(store: SqliteStore) -> None:
+async def test_what_is_deferred_is_committed_though_nothing_follows(store: GroupStore) -> None:
     async with asyncio.timeout(10):
         await store.append_deferred([notes("alone")])
     assert await texts(store) == ["alone"]
 
 
-async def test_whoever_heard_of_a_commit_reads_what_it_wrote_whatever_others_are_reading(store: SqliteStore) -> None:
+async def test_whoever_heard_of_a_commit_reads_what_it_wrote_whatever_others_are_reading(store: GroupStore) -> None:
     await store.append([notes("a")])
 
     async def write_and_read(number: int) -> None:
@@ -334,7 +345,7 @@ async def test_whoever_heard_of_a_commit_reads_what_it_wrote_whatever_others_are
     await asyncio.gather(*map(write_and_read, range(10)), *(read() for _ in range(5)))
 
 
-async def test_a_reading_of_several_tapes_sees_one_state(store: SqliteStore) -> None:
+async def test_a_reading_of_several_tapes_sees_one_state(store: GroupStore) -> None:
     async def write() -> None:
         for _ in range(30):
             await store.append([notes("x", tape="a"), notes("x", tape="b")])
@@ -350,14 +361,12 @@ def put(tape: str) -> Batch:
     return notes("x", tape=tape)
 
 
-async def test_a_cancelled_writer_of_many_jobs_leaves_no_transaction_open(store: SqliteStore) -> None:
+async def test_a_cancelled_writer_of_many_jobs_leaves_no_transaction_open(store: GroupStore) -> None:
     jobs = [asyncio.create_task(store.append([put(f"t{number}")])) for number in range(100)]
     for _ in range(7):
         await asyncio.sleep(0)
         jobs.pop().cancel()
     await asyncio.gather(*jobs)
-    with raw(store.path) as conn:
-        conn.execute("PRAGMA busy_timeout = 1")
-        conn.execute("BEGIN IMMEDIATE")
-        conn.execute("ROLLBACK")
+    async with asyncio.timeout(5), locked(store):
+        pass
     await sound(store)

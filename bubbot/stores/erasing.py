@@ -1,4 +1,4 @@
-"""Archiving of tapes, erasure of content, and removal of unreferenced blobs.
+"""Merges of forks, archiving of tapes, erasure of content, and removal of unreferenced blobs.
 
 The functions run in a write transaction.
 """
@@ -11,17 +11,44 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound
-from bubbot.stores.sqlite.index.schema import ADVANCE_GENERATION
-from bubbot.stores.sqlite.names import SELECT_FIRST, SELECT_NAME_FACT, parse_name_fact
-from bubbot.stores.sqlite.transaction import Fetch, Transaction
+from bubbot.stores.names import SELECT_FIRST, SELECT_NAME_FACT, parse_name_fact
+from bubbot.stores.transaction import Contents, Fetch, Transaction, encode_staged
 from bubbot.tape import erasure
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.store import Batch, ResetBatch
+from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 
 Traces: TypeAlias = Sequence[tuple[str, tuple[int, ...]]]
 """Single entries of several tapes: (tape, ids) each."""
 BlobTraces: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 """Blobs of several tapes: (tape, digests) each."""
+
+
+async def merge_fork(
+    transaction: Transaction,
+    fork: str,
+    batches: Sequence[Batch],
+    contents: Contents,
+    reset: tuple[str, ResetBatch] | None,
+) -> list[tuple[TapeEntry, ...]]:
+    """Merge a fork into its parent, the tape or another fork; see `TapeStore.merge_fork`.
+
+    `contents`: those of the batches for tapes, encoded already.
+    """
+    await transaction.refuse_lost_leases(batches)
+    opened = await transaction.find_fork(fork)
+    if parent := ForkRecord(fork, opened.tape, opened.base, ()).parent:
+        await transaction.drop_fork(fork)
+        await transaction.extend_fork(parent, batches, encode_staged(batches), None)
+        return [batch.entries for batch in batches]
+    if reset is None:
+        stored = await transaction.append(batches, contents)  # first: a conflict leaves nothing to undo
+        await transaction.drop_fork(fork)
+        return stored
+    if reset[0] == opened.tape:
+        # A reset must not archive entries that the fork has not seen.
+        await transaction.require_head(opened.tape, opened.base)
+    await transaction.drop_fork(fork)
+    return await put_aside(transaction, *reset, batches)
 
 
 async def put_aside(
@@ -31,9 +58,7 @@ async def put_aside(
     old_tape = await transaction.find_tape(tape)
     if old_tape is not None:
         await transaction.append([Batch(tape, (erasure.build_rename(tape, reset_batch.archive, batches),))])
-        await transaction.execute(
-            "UPDATE tapes SET name = ?, archived_from = ? WHERE tape = ?", (reset_batch.archive, tape, old_tape.tape)
-        )
+        await transaction.rename(old_tape.tape, reset_batch.archive, tape)
     if not reset_batch.erase:
         return await transaction.append(batches)
     rows = await transaction.fetch("SELECT name FROM tapes WHERE archived_from = ? ORDER BY name", (tape,))
@@ -154,7 +179,7 @@ async def _erase(
     If the fact would become too long, further facts go to the home tape, like those about blobs. The commit makes all
     existing search indexes stale.
     """
-    await transaction.execute(ADVANCE_GENERATION, ())
+    await transaction.begin_erasure()
     # A batch may begin a tape with the same name again.
     numbers = {name: end.tape for name in targets.ids if (end := await transaction.find_tape(name)) is not None}
     first, *overflow = erasure.split_covers(targets.ids)
@@ -191,12 +216,7 @@ async def _blank(
         for low, high in spans
         for entry_id in range(low, high + 1)
     ]
-    await transaction.execute("INSERT INTO erased (tape, id, fact) VALUES (?, ?, ?)", *((*row, fact) for row in rows))
-    await transaction.execute(
-        "UPDATE entries SET payload = NULL, meta = NULL, name = NULL, opens = NULL, salt = NULL "
-        "WHERE tape = ? AND id = ?",
-        *rows,
-    )
+    await transaction.blank(fact, rows)
 
 
 async def remove_blobs(transaction: Transaction, tape: str, digests: Sequence[str], reason: tuple[str, str]) -> None:
@@ -206,7 +226,4 @@ async def remove_blobs(transaction: Transaction, tape: str, digests: Sequence[st
     """
     for fact in erasure.build_blob_removals(tape, digests, *reason):
         await transaction.append([Batch(erasure.HOME_TAPE, (fact,))])
-        await transaction.execute(
-            "DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?",
-            *((tape, digest) for digest in fact.payload["data"]["digests"]),
-        )
+        await transaction.delete_blobs(tape, fact.payload["data"]["digests"])

@@ -1,0 +1,304 @@
+"""Connections to a PostgreSQL server: addresses, roles, requirements, and the errors of the driver in our words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import TupleRow
+from psycopg.types.string import StrDumperUnknown
+
+from bubbot.errors import BubbotError, ConfigError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
+from bubbot.stores.names import RowsOfStatement
+from bubbot.stores.postgres.schema import APP_ROLE, OLDEST_SERVER, SCHEMA, Connection
+
+CONNECT_SECONDS = 10
+"""Seconds after which an attempt to reach the server fails."""
+_LOST = ("08", "57P")
+"""Beginnings of the codes of a server that went away; an error without a code is the client's, who lost it."""
+_DAMAGED = ("XX001", "XX002")
+
+
+class _TextDumper(StrDumperUnknown):
+    """Writes texts so that the server can keep them: it has no NUL. The order of texts stays."""
+
+    def dump(self, obj: str) -> bytes:
+        if "\x00" in obj or "\x01" in obj:
+            obj = obj.replace("\x01", "\x01\x02").replace("\x00", "\x01\x01")
+        return obj.encode()
+
+
+class _TextLoader(Loader):
+    """Reads texts that `_TextDumper` wrote. JSON has no such signs."""
+
+    def load(self, data: Buffer) -> str:
+        text = str(data, "utf-8")
+        return text.replace("\x01\x01", "\x00").replace("\x01\x02", "\x01") if "\x01" in text else text
+
+
+def adapt(conn: psycopg.Connection[TupleRow] | psycopg.AsyncConnection[TupleRow]) -> None:
+    """Let a connection write and read any text."""
+    conn.adapters.register_dumper(str, _TextDumper)
+    conn.adapters.register_loader("text", _TextLoader)
+
+
+class ServerLost(StoreUnavailable):
+    """The server cannot be reached; nothing is acknowledged meanwhile."""
+
+
+class ServerAddress:
+    """Where a database is. Its text has no password.
+
+    Attributes:
+        parameters: what the driver gets.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Read an address. Raise `ConfigError`."""
+        try:
+            parameters = conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            raise _unusable(_without_quotes(error)) from None  # the driver's words quote the address, with its password
+        port, database = str(parameters.get("port") or ""), str(parameters.get("dbname") or "")
+        if not re.fullmatch(r"[\d,]*", port) or "@" in database:
+            raise _unusable("a password seems to hold one of these signs")
+        self.parameters: Mapping[str, Any] = {
+            "connect_timeout": CONNECT_SECONDS,
+            "application_name": "bubbot",
+            **{name: value for name, value in parameters.items() if value is not None},
+        }
+
+    def __repr__(self) -> str:
+        return f"ServerAddress({self})"
+
+    def __str__(self) -> str:
+        host = self.parameters.get("host") or self.parameters.get("hostaddr") or "localhost"
+        port = self.parameters.get("port")
+        return (
+            f"{host}{f':{port}' if port else ''}/{self.parameters.get('dbname') or self.parameters.get('user') or ''}"
+        )
+
+
+def _unusable(reason: str) -> ConfigError:
+    return ConfigError(
+        "[store] url: this is not an address of PostgreSQL such as postgresql://bubbot@localhost/bubbot "
+        f"(signs like @, / and : in names and passwords are written %40, %2F and %3A): {reason}"
+    )
+
+
+def _without_quotes(error: Exception) -> str:
+    return re.sub(r'"[^"]*"', '"…"', str(error)).strip()
+
+
+def connect(address: ServerAddress, *, readonly: bool) -> Connection:
+    """Connect, for a thread of its own. Raise `StoreError`."""
+    try:
+        conn: psycopg.Connection[TupleRow] = psycopg.connect(autocommit=True, **address.parameters)
+    except psycopg.Error as error:
+        raise unreachable(address, error) from error
+    try:
+        adapt(conn)
+        with translated_errors():
+            for statement in session_statements(readonly=readonly):
+                conn.execute(statement)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def session_statements(*, readonly: bool, role: str = "") -> list[sql.SQL | sql.Composed]:
+    """Return what every connection begins with; `role`: to go on as."""
+    statements: list[sql.SQL | sql.Composed] = [
+        sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(SCHEMA)),
+        sql.SQL("SET client_encoding = 'UTF8'"),
+        sql.SQL("SET default_transaction_read_only = {}").format(sql.SQL("on" if readonly else "off")),
+    ]
+    if not readonly:
+        statements.append(
+            sql.SQL(
+                "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+            )
+        )
+    if role:
+        statements.append(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+    return statements
+
+
+def unreachable(address: ServerAddress, error: psycopg.Error) -> StoreError:
+    """Return the error for a connection that failed: who was asked, and why it failed."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    password = str(address.parameters.get("password") or "")
+    if password:
+        reason = reason.replace(password, "***")
+    return ServerLost(f"the PostgreSQL server at {address} cannot be reached: {reason}")
+
+
+class ServerFault(NamedTuple):
+    """Why a server cannot keep the promises.
+
+    Attributes:
+        id: a word for findings.
+        cause: half a sentence.
+        command: what changes it, for a shell or for psql.
+    """
+
+    id: str
+    cause: str
+    command: str
+
+
+def find_server_faults(conn: Connection, *, readonly: bool) -> Iterator[ServerFault]:
+    """Yield what keeps the server from being the store; `readonly`: from being read."""
+    version = conn.info.server_version
+    if version < OLDEST_SERVER * 10_000:
+        cause = f"the server is PostgreSQL {version // 10_000}, and bubbot needs {OLDEST_SERVER} or newer"
+        yield ServerFault("old", cause, "pg_upgrade")
+    row = conn.execute(
+        "SELECT current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync'), "
+        "current_setting('full_page_writes')"
+    ).fetchone()
+    assert row is not None
+    encoding, is_replica, fsync, full_pages = row
+    if encoding != "UTF8":
+        cause = f"the database has the encoding {encoding}, and bubbot needs UTF8"
+        yield ServerFault("encoding", cause, f"createdb --template template0 --encoding UTF8 {SCHEMA}")
+    if readonly:
+        return
+    if is_replica:
+        yield ServerFault(
+            "replica", "the server is a replica, which takes no entries", "name the primary in [store] url"
+        )
+    for name, value in (("fsync", fsync), ("full_page_writes", full_pages)):
+        if value == "off":
+            cause = f"the server has {name} off, so that a power cut would lose what was acknowledged"
+            yield ServerFault(name, cause, f"psql -c 'ALTER SYSTEM SET {name} = on' -c 'SELECT pg_reload_conf()'")
+
+
+def check_server(conn: Connection, *, readonly: bool) -> None:
+    """Raise `StoreUnavailable` for a server that cannot keep the promises."""
+    for fault in find_server_faults(conn, readonly=readonly):
+        raise StoreUnavailable(f"{fault.cause}: {fault.command}")
+
+
+def working_role(conn: Connection, *, readonly: bool) -> str:
+    """Return the role to go on as; empty for the one that connected. Raise `StoreUnavailable` if it lacks rights."""
+    row = conn.execute(
+        "SELECT current_user <> %(app)s AND EXISTS (SELECT FROM pg_roles WHERE rolname = %(app)s) "
+        "AND pg_has_role((SELECT oid FROM pg_roles WHERE rolname = %(app)s), 'MEMBER')",
+        {"app": APP_ROLE},
+    ).fetchone()
+    role = APP_ROLE if row is not None and row[0] else ""
+    right = "SELECT" if readonly else "INSERT"
+    row = conn.execute(
+        f"SELECT has_table_privilege(%s, '{SCHEMA}.entries', %s) AND has_schema_privilege(%s, '{SCHEMA}', 'USAGE')",
+        (role or conn.info.user, right, role or conn.info.user),
+    ).fetchone()
+    if row is None or not row[0]:
+        raise StoreUnavailable(
+            f"the role {role or conn.info.user} may not {'read' if readonly else 'write'} the tapes: as the owner, "
+            f"`GRANT {APP_ROLE} TO {conn.info.user}`"
+        )
+    return role
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Translate errors of the driver."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate_error(error) from error
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return true if the server went away."""
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    return error.sqlstate is None or error.sqlstate.startswith(_LOST)
+
+
+def translate_error(error: psycopg.Error) -> BubbotError:
+    """Return the error of ours for one of the driver."""
+    words = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
+    if error.sqlstate == "53100":
+        return StoreFull("there is no room left for the database on its server: free some space; nothing was lost")
+    if is_lost(error):
+        return ServerLost(f"the PostgreSQL server went away ({words})")
+    if error.sqlstate in _DAMAGED:
+        return TapeCorrupt(f"the database is damaged ({words}): keep its files and restore a backup")
+    if error.sqlstate == "42501":
+        return StoreUnavailable(
+            f"the role lacks a right on the database ({words}): as the owner, `GRANT {APP_ROLE}` to it"
+        )
+    if error.sqlstate == "25006":
+        return StoreUnavailable(f"the database takes no entries ({words}): it is read only, or a replica")
+    return StoreUnavailable(f"the database failed: {words}")
+
+
+@lru_cache(maxsize=1024)
+def to_postgres(statement: str) -> str:
+    """Rewrite a statement that stores share: without the names of SQLite's indexes, and with this driver's marks for values."""
+    plain = re.sub(r"\s+(?:NOT INDEXED|INDEXED BY \w+)", "", statement).replace("%", "%%")
+    return re.sub(r"(?<!:):([a-z]\w*)", r"%(\1)s", plain.replace("?", "%s"))
+
+
+class StatementReader:
+    """A connection that answers statements that stores share; see `bubbot.stores.rows.Statements`."""
+
+    def __init__(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
+        self.conn = conn
+
+    async def execute_fetchall(
+        self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = (), /
+    ) -> list[TupleRow]:
+        cursor = await self.conn.execute(to_postgres(statement), parameters)
+        return await cursor.fetchall()
+
+
+class StatementRows:
+    """The rows of a statement, read in portions; see `bubbot.stores.names.RowsOfStatement`."""
+
+    def __init__(self, cursor: psycopg.ServerCursor[TupleRow]) -> None:
+        self._cursor = cursor
+
+    def __iter__(self) -> Iterator[Any]:
+        with self._cursor:
+            yield from self._cursor
+
+    def fetchone(self) -> Any:
+        with self._cursor:
+            return self._cursor.fetchone()
+
+    def fetchall(self) -> list[Any]:
+        with self._cursor:
+            return self._cursor.fetchall()
+
+
+class ThreadReader:
+    """A connection in a thread of its own; see `bubbot.stores.names.DatabaseRows`.
+
+    `is_snapshot`: it is within a transaction, so rows can be read in portions.
+    """
+
+    def __init__(self, conn: Connection, *, is_snapshot: bool = True) -> None:
+        self._conn = conn
+        self._is_snapshot = is_snapshot
+        self._count = 0
+
+    def execute(self, statement: str, parameters: Sequence[Any] = (), /) -> RowsOfStatement:
+        if not self._is_snapshot:
+            return self._conn.execute(to_postgres(statement), parameters)
+        self._count += 1
+        cursor = self._conn.cursor(f"rows_{self._count}")
+        cursor.itersize = 1000
+        cursor.execute(to_postgres(statement), parameters)
+        return StatementRows(cursor)

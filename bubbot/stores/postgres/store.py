@@ -1,0 +1,517 @@
+"""A store on a PostgreSQL server: several processes may write to it at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
+from bubbot.ports.progress import OnProgress, ignore_progress
+from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
+from bubbot.stores.erasing import (
+    BlobTraces,
+    Traces,
+    count_erasable,
+    erase_archive,
+    erase_entries,
+    merge_fork,
+    put_aside,
+    remove_blobs,
+)
+from bubbot.stores.group import Job
+from bubbot.stores.postgres.audit import audit_all, head_at
+from bubbot.stores.postgres.connections import (
+    CONNECT_SECONDS,
+    ServerAddress,
+    ServerLost,
+    ThreadReader,
+    adapt,
+    check_server,
+    connect,
+    session_statements,
+    to_postgres,
+    translate_error,
+    translated_errors,
+    unreachable,
+    working_role,
+)
+from bubbot.stores.postgres.reading import find_entries
+from bubbot.stores.postgres.schema import (
+    Connection,
+    check_version,
+    migrate,
+    refuse_unguarded,
+)
+from bubbot.stores.postgres.sizes import measure_size
+from bubbot.stores.postgres.transaction import PostgresTransaction
+from bubbot.stores.postgres.writer import PostgresWriter
+from bubbot.stores.rows import (
+    LARGEST,
+    SELECT_AFTER,
+    DecodeRow,
+    RowDecoder,
+    decode_in_steps,
+    from_row,
+    is_one_statement,
+    positioned_entry,
+)
+from bubbot.stores.transaction import (
+    Needs,
+    Salt,
+    Transaction,
+    decode_reset,
+    decode_staged,
+    encode_batches,
+    encode_staged,
+)
+from bubbot.stores.unreferenced import find_unreferenced_blobs, still_unreferenced
+from bubbot.tape.blobs import blob_digest
+from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.handle import Clock
+from bubbot.tape.query import IndexProposals, NotIndexed, Ranked, TapeQuery
+from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
+
+T = TypeVar("T")
+READERS = 4
+"""Connections that read at once, at most."""
+SEARCH_TIMEOUT_SECONDS = 20.0
+"""The time limit of a query on texts."""
+OWN_COMMIT_SECONDS = 5.0
+"""Seconds to wait, at most, until what this process committed is readable by its position."""
+_WAIT_SECONDS = 0.002
+_NEWEST_READABLE = "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
+_SELECT_READABLE_AFTER = SELECT_AFTER.replace(" ORDER BY", " AND seq < (SELECT unreadable_position()) ORDER BY")
+_SELECT_TAPES = (
+    "SELECT name, head, encode(chain, 'hex'), archived_from, "
+    "(SELECT count(*) FROM erased WHERE erased.tape = tapes.tape) FROM tapes "
+    "WHERE head > 0 OR is_begun ORDER BY name"
+)
+_SELECT_FORKS = (
+    "SELECT fork, forks.tape, base, reset, session, epoch, batch.tape, keep_first, batch.entries FROM forks "
+    "LEFT JOIN fork_batches AS batch USING (fork) WHERE %(tape)s::text IS NULL OR forks.tape = %(tape)s "
+    "ORDER BY forks.opened, place"
+)
+_SELECT_BLOB = (
+    "SELECT data FROM blob_pieces WHERE tape = (SELECT tape FROM tapes WHERE name = %s) AND digest = %s ORDER BY piece"
+)
+
+
+class PostgresStore:
+    """A tape store on a PostgreSQL server; create it with `open_store` or `open_readonly`. See `TapeStore`.
+
+    Attributes:
+        address: of the database.
+        tape_shards: see `bubbot.tape.shards`.
+    """
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        role: str,
+        salt: Salt,
+        *,
+        readonly: bool,
+        room_retry: float | None,
+        decode: DecodeRow,
+    ) -> None:
+        self.address = address
+        self.tape_shards = 1
+        self._role, self._salt, self._readonly, self._decode = role, salt, readonly, decode
+        self._open = True
+        self._readable_below = 0
+        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]] = AsyncConnectionPool(
+            kwargs={**address.parameters, "autocommit": True},
+            connection_class=psycopg.AsyncConnection[TupleRow],
+            min_size=1,
+            max_size=READERS,
+            configure=self._prepare_reader,
+            open=False,
+            timeout=CONNECT_SECONDS,
+            name="bubbot readers",
+        )
+        self._writer = None if readonly else PostgresWriter(self._connect_writer, salt, room_retry)
+
+    async def start(self) -> None:
+        """Open the connections. Raise `StoreError` and leave none open."""
+        try:
+            await self._pool.open()
+            if self._writer is not None:
+                await self._writer.open()
+        except BaseException:
+            await self._pool.close()
+            raise
+
+    async def _connect_writer(self) -> psycopg.AsyncConnection[TupleRow]:
+        try:
+            conn: psycopg.AsyncConnection[TupleRow] = await psycopg.AsyncConnection.connect(
+                autocommit=True, **self.address.parameters
+            )
+        except psycopg.Error as error:
+            raise unreachable(self.address, error) from error
+        await self._begin_session(conn, readonly=False)
+        return conn
+
+    async def _prepare_reader(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
+        await self._begin_session(conn, readonly=True)
+        await conn.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+        await conn.set_read_only(True)
+
+    async def _begin_session(self, conn: psycopg.AsyncConnection[TupleRow], *, readonly: bool) -> None:
+        adapt(conn)
+        async with conn.pipeline():
+            for statement in session_statements(readonly=readonly, role=self._role):
+                await conn.execute(statement)
+
+    async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
+        return await self._require_writer().submit(self._append_job(batches), Needs(batches))
+
+    def append_deferred(self, batches: Sequence[Batch]) -> asyncio.Future[list[tuple[TapeEntry, ...]]]:
+        return self._require_writer().submit_deferred(self._append_job(batches), Needs(batches))
+
+    def _append_job(self, batches: Sequence[Batch]) -> Job[list[tuple[TapeEntry, ...]]]:
+        contents = encode_batches(batches, self._salt)
+        return lambda transaction: transaction.append(batches, contents)
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        """See `TapeStore.fetch`. A query on texts ends if it takes too long or its caller is cancelled."""
+
+        async def find(conn: psycopg.AsyncConnection[TupleRow]) -> list[tuple[TapeEntry, ...]]:
+            return [await find_entries(conn, query, self._decode) for query in queries]
+
+        if any(_looks_at_texts(query) for query in queries):
+            try:
+                async with asyncio.timeout(SEARCH_TIMEOUT_SECONDS):
+                    return await self._read(find, is_snapshot=True)
+            except TimeoutError as error:
+                raise StoreUnavailable(
+                    f"the search took longer than {SEARCH_TIMEOUT_SECONDS:.0f} seconds and was ended: narrow it with kinds or dates"
+                ) from error
+        is_short = len(queries) == 1 and is_one_statement(queries[0])
+        return await self._read(find, is_snapshot=not is_short)
+
+    async def head(self, tape: str) -> int:
+        rows = await self._ask("SELECT head FROM tapes WHERE name = %s", (tape,))
+        return int(rows[0][0]) if rows else 0
+
+    async def tapes(self) -> list[TapeSummary]:
+        rows = await self._ask(_SELECT_TAPES)
+        return [TapeSummary(*row) for row in rows]
+
+    async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
+        texts = encode_staged(record.staged)
+        await self._require_writer().submit(
+            lambda transaction: transaction.open_fork(record, texts, expect_head=expect_head),
+            Needs(names=[record.tape, *_leased(record.staged)], forks=[record.id]),
+        )
+
+    async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
+        texts = encode_staged(staged)
+        await self._require_writer().submit(
+            lambda transaction: transaction.extend_fork(fork, staged, texts, reset),
+            Needs(names=_leased(staged), forks=[fork]),
+        )
+
+    async def merge_fork(
+        self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
+    ) -> list[tuple[TapeEntry, ...]]:
+        # Entries for another fork are encoded differently.
+        is_nested = "/" in fork
+        contents = encode_batches(() if is_nested else batches, self._salt)
+        needs = Needs(
+            () if is_nested else batches,
+            _leased(batches),
+            forks=[fork],
+            is_exclusive=reset is not None and not is_nested,
+        )
+        return await self._require_writer().submit(
+            lambda transaction: merge_fork(transaction, fork, batches, contents, reset), needs
+        )
+
+    async def drop_fork(self, fork: str) -> None:
+        await self._require_writer().submit(lambda transaction: transaction.drop_fork(fork), Needs(forks=[fork]))
+
+    async def forks(self, tape: str | None = None) -> list[ForkRecord]:
+        rows = await self._ask(_SELECT_FORKS, {"tape": tape})
+        records = []
+        for fork, batches in groupby(rows, key=itemgetter(slice(6))):
+            staged = [
+                decode_staged(name, entries, if_absent=bool(kept))
+                for *_, name, kept, entries in batches
+                if entries is not None
+            ]
+            name, on_tape, base, reset, session, epoch = fork
+            records.append(ForkRecord(name, on_tape, base, tuple(staged), decode_reset(reset), session, epoch))
+        return records
+
+    async def forked_sessions(self) -> list[ForkedSession]:
+        rows = await self._ask('SELECT DISTINCT tape, session COLLATE "C" FROM forks ORDER BY 1, 2')
+        return [ForkedSession(*row) for row in rows]
+
+    async def raise_epoch(self, tape: str) -> int:
+        return await self._require_writer().submit(
+            lambda transaction: transaction.raise_epoch(tape), Needs(names=[tape])
+        )
+
+    async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
+        batches = [Batch(tape, tuple(first))]
+        stored = await self._submit_exclusive(lambda transaction: put_aside(transaction, tape, reset_batch, batches))
+        return stored[0]
+
+    async def erase(
+        self, batches: Sequence[Batch], entries: Traces, blobs: BlobTraces = ()
+    ) -> list[tuple[TapeEntry, ...]]:
+        return await self._submit_exclusive(lambda transaction: erase_entries(transaction, batches, entries, blobs))
+
+    async def _submit_exclusive(self, job: Job[T]) -> T:
+        """Run a job that chooses its tapes only as it runs, while nobody else writes."""
+        return await self._require_writer().submit(job, Needs(is_exclusive=True))
+
+    async def put_blob(self, tape: str, data: bytes) -> str:
+        digest = blob_digest(data)
+
+        async def put(transaction: Transaction) -> None:
+            assert isinstance(transaction, PostgresTransaction)
+            await transaction.put_blob(tape, digest, data)
+
+        await self._require_writer().submit(put, Needs(names=[tape]))
+        return digest
+
+    async def get_blob(self, tape: str, digest: str) -> bytes:
+        rows = await self._ask(_SELECT_BLOB, (tape, digest), binary=True)
+        if not rows:
+            raise EntryNotFound(f"{tape} has no blob {digest}")
+        data = b"".join(piece for (piece,) in rows)
+        if await asyncio.to_thread(blob_digest, data) != digest:
+            raise TapeCorrupt(f"the blob {digest} of the tape {tape} was altered")
+        return data
+
+    @property
+    def is_full(self) -> bool:
+        return self._writer is not None and self._writer.is_full
+
+    async def wait_for_room(self) -> None:
+        """Wait until there seems to be room, and the server answers."""
+        if self._writer is not None:
+            await self._writer.wait_for_room()
+
+    def stop_waiting_for_room(self) -> None:
+        """From now on, let jobs that cannot be written raise `StoreError`, queued ones included."""
+        if self._writer is not None:
+            self._writer.stop_waiting()
+
+    @property
+    def commit_count(self) -> int:
+        return self._writer.commits if self._writer else 0
+
+    async def count_entries(self) -> int:
+        return int((await self._ask("SELECT coalesce(sum(head), 0)::bigint FROM tapes"))[0][0])
+
+    async def newest_position(self) -> int:
+        """See `OrdersEntries.newest_position`. What this process committed is waited for, up to some seconds."""
+        await self._wait_for_own_commits()
+        return int((await self._ask(_NEWEST_READABLE))[0][0])
+
+    async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
+        """See `OrdersEntries.read_after`, and `newest_position`."""
+        await self._wait_for_own_commits()
+        statement = to_postgres(_SELECT_READABLE_AFTER)
+        rows = await self._ask(statement, (min(position, LARGEST), min(limit, LARGEST)))
+        return await decode_in_steps(map(tuple, rows), positioned_entry)
+
+    async def _wait_for_own_commits(self) -> None:
+        """Wait until what this process committed is readable by its position: others may be about to commit before it."""
+        loop = asyncio.get_running_loop()
+        own, latest = self._writer.newest_position if self._writer else 0, loop.time() + OWN_COMMIT_SECONDS
+        while self._readable_below <= own:
+            self._readable_below = (await self._ask("SELECT unreadable_position()"))[0][0]
+            if self._readable_below > own or loop.time() > latest:
+                break
+            await asyncio.sleep(_WAIT_SECONDS)
+
+    async def workspace(self, default: str) -> str:
+        """Return the label in tape names. It is stored once, because the path it came from may change."""
+
+        async def label(transaction: Transaction) -> list[tuple[Any, ...]]:
+            return await transaction.fetch("SELECT keep_label(?)", (default,))
+
+        if self._writer is not None:
+            return str((await self._writer.submit(label))[0][0])
+        rows = await self._ask("SELECT value FROM deployment WHERE key = 'workspace'")
+        return rows[0][0] if rows else default
+
+    async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
+        return await self._read_through(partial(audit_all, only=tape, on_progress=on_progress))
+
+    async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
+        if position is None:
+            position = await self.newest_position()
+        return await self._read_through(partial(head_at, position=position, older=older))
+
+    async def measure_size(self) -> DatabaseSize:
+        return await self._read_through(measure_size)
+
+    async def find_unreferenced_blobs(self) -> UnreferencedBlobs:
+        return await self._read_through(
+            lambda conn: find_unreferenced_blobs(ThreadReader(conn, is_snapshot=False), "size")
+        )
+
+    async def _read_through(self, work: Callable[[Connection], T]) -> T:
+        """Run work that reads the whole database, in a thread with its own connection."""
+        self._check_open()
+
+        def read() -> T:
+            with translated_errors(), closing(connect(self.address, readonly=True)) as conn:
+                return work(conn)
+
+        return await asyncio.to_thread(read)
+
+    async def count_erasable(self, archive: str) -> int:
+        async with self.snapshot() as conn:
+
+            async def fetch(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+                cursor = await conn.execute(to_postgres(sql), values)
+                return await cursor.fetchall()
+
+            return await count_erasable(fetch, archive)
+
+    async def erase_archive(self, archive: str, fact: Batch, also: Traces) -> None:
+        await self._submit_exclusive(lambda transaction: erase_archive(transaction, archive, fact, also))
+
+    async def drop_blobs(self, tape: str, blobs: UnreferencedBlobs, date: str) -> int:
+        """See `CollectsGarbage.drop_blobs`. The facts about the removal, on the home tape, have this date."""
+
+        async def drop(transaction: Transaction) -> int:
+            digests = await still_unreferenced(transaction.fetch, tape, blobs)
+            await remove_blobs(transaction, tape, digests, ("unnamed", date))
+            return len(digests)
+
+        return await self._submit_exclusive(drop)
+
+    async def release_pages(self, *, allow_rewrite: bool) -> None:  # noqa: ARG002 - the server sweeps by itself
+        """Do nothing: the server sweeps its files by itself (autovacuum)."""
+        self._require_writer()
+
+    async def aclose(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        try:
+            if self._writer is not None:
+                await self._writer.aclose()
+        finally:
+            await self._pool.close()
+
+    def _require_writer(self) -> PostgresWriter:
+        self._check_open()
+        if self._writer is None:
+            raise StoreUnavailable("the database is open for reading only")
+        return self._writer
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreUnavailable("the store is closed")
+
+    async def _ask(self, statement: str, values: Any = None, *, binary: bool = False) -> list[TupleRow]:
+        async def ask(conn: psycopg.AsyncConnection[TupleRow]) -> list[TupleRow]:
+            return await (await conn.execute(statement, values, binary=binary)).fetchall()
+
+        return await self._read(ask)
+
+    async def _read(
+        self, work: Callable[[psycopg.AsyncConnection[TupleRow]], Awaitable[T]], *, is_snapshot: bool = False
+    ) -> T:
+        """Read with a connection of the pool; with another one if that was lost since it was last used."""
+        for _ in range(READERS):
+            try:
+                async with self.snapshot() if is_snapshot else self._reader() as conn:
+                    return await work(conn)
+            except ServerLost as error:
+                if isinstance(error.__cause__, PoolTimeout):  # there is no other one
+                    raise
+        async with self.snapshot() if is_snapshot else self._reader() as conn:
+            return await work(conn)
+
+    @asynccontextmanager
+    async def _reader(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+        """A reading connection, without a transaction. Raise `StoreError`."""
+        self._check_open()
+        try:
+            async with self._pool.connection() as conn:
+                yield conn
+        except PoolClosed as error:
+            raise StoreUnavailable("the store is closed") from error
+        except PoolTimeout as error:
+            raise ServerLost(
+                f"the PostgreSQL server at {self.address} gives no connection within {CONNECT_SECONDS} s"
+            ) from error
+        except psycopg.Error as error:
+            raise translate_error(error) from error
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+        """A reading connection within one state of the database."""
+        async with self._reader() as conn, conn.transaction():
+            yield conn
+
+
+def _looks_at_texts(query: TapeQuery) -> bool:
+    return query.reads_texts or isinstance(query.part, IndexProposals | NotIndexed | Ranked)
+
+
+def _leased(batches: Sequence[Batch]) -> list[str]:
+    """Return the tapes of the leases of batches."""
+    return [batch.lease.tape for batch in batches if batch.lease is not None]
+
+
+async def open_store(url: str, *, salt: Salt, now: Clock, room_retry: float | None = None) -> PostgresStore:
+    """Open the database for writing; create or migrate its schema first.
+
+    Args:
+        url: of the database.
+        salt: the source of random bytes.
+        room_retry: seconds between two attempts while the disk is full or the server is lost, and all writes wait;
+            None: raise `StoreFull` or `StoreUnavailable`.
+    """
+    address = ServerAddress(url)
+    role = await asyncio.to_thread(_prepare, address, now=timestamp(now()))
+    store = PostgresStore(address, role, salt, readonly=False, room_retry=room_retry, decode=from_row)
+    await store.start()
+    return store
+
+
+async def open_readonly(url: str, keep: int = 0) -> PostgresStore:
+    """Open the database for reading; keep some entries that were read. Raise `StoreUnavailable` if it holds nothing."""
+    address = ServerAddress(url)
+    role = await asyncio.to_thread(_check_readable, address)
+    decode = RowDecoder(keep).decode if keep else from_row
+    store = PostgresStore(address, role, bytes, readonly=True, room_retry=None, decode=decode)
+    await store.start()
+    return store
+
+
+def _prepare(address: ServerAddress, now: str) -> str:
+    """Check the server, migrate the schema; return the role to go on as."""
+    with translated_errors(), closing(connect(address, readonly=False)) as conn:
+        check_server(conn, readonly=False)
+        migrate(conn, now=now)
+        role = working_role(conn, readonly=False)
+        refuse_unguarded(conn)
+        conn.execute("SELECT lift_positions()")
+        return role
+
+
+def _check_readable(address: ServerAddress) -> str:
+    with translated_errors(), closing(connect(address, readonly=True)) as conn:
+        check_server(conn, readonly=True)
+        if check_version(conn) == 0:
+            raise StoreUnavailable("the database holds nothing yet: talk to the bot once with bubbot chat")
+        return working_role(conn, readonly=True)
