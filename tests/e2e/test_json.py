@@ -19,6 +19,7 @@ from tests.e2e import bot, inside
 from tests.e2e.test_control import daemon, sockets
 from tests.mcp.benches import LIGHT, READABLE
 from tests.raw import tamper
+from tests.skills import write_skill
 from tests.tasks import write_task
 
 __all__ = ["sockets"]
@@ -26,6 +27,9 @@ CONFIG = """
 [channels.telegram]
 token = "1:abcdefghijklmnopqrstuvwxyzABCDEFGHI"
 owners = ["7"]
+
+[skills]
+enabled = true
 """
 BRANCHES = ',branch.ask prompts="brief|" tea?'
 RUNS: dict[str, tuple[str, ...]] = {
@@ -105,6 +109,12 @@ RUNS: dict[str, tuple[str, ...]] = {
     "learn accept": ("learn", "accept"),
     "learn status": ("learn", "status"),
     "learn back": ("learn", "back"),
+    "skills add": ("skills", "add", "pdf-forms"),
+    "skills list": ("skills", "list"),
+    "skills show": ("skills", "show", "pdf-forms"),
+    "skills check": ("skills", "check", "pdf-forms"),
+    "skills accept": ("skills", "accept", "pdf-forms", "--mine"),
+    "skills remove": ("skills", "remove", "pdf-forms"),
     "mcp add": ("mcp", "add", "light", " ".join(LIGHT), *(word for each in READABLE for word in ("--read", each))),
     "mcp list": ("mcp", "list"),
     "mcp check": ("mcp", "check", "light"),
@@ -186,6 +196,7 @@ def used_home(folder: Path) -> Path:
     (home / "config.toml").write_text(CONFIG)
     (home / "config.toml").chmod(0o600)
     (folder / "page.md").write_text("Likes green tea.\n")
+    write_skill(folder)
     write_task(home, "tea", '[nodes.a]\nprompt = "tea?"\n')
     told = bot.run(home, "chat", lines=["tea?", ",remind name=tea in 9h: tea", ",handoff topic tea", "茶", BRANCHES])
     assert told.returncode == 0, told.stderr

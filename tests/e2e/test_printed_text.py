@@ -14,6 +14,7 @@ from tests.command_line import walk
 from tests.docs.pages import ROOT
 from tests.e2e import bot, inside
 from tests.e2e.terminal import Terminal
+from tests.skills import write_skill
 from tests.tasks import write_task
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b2J\x9d0;t\x9c\u202etxt.exe\u2066\u200e\x08\x7f\x00"
@@ -99,6 +100,31 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "learn status": [("learn", "status"), ("learn", "status", "--json")],
     "learn accept": [("learn", "accept")],
     "learn back": [("learn", "back")],
+    "skills add": [("skills", "add", "\x1b[2J"), ("skills", "add", "evil-skill")],
+    "skills list": [("skills", "list"), ("skills", "list", "--json")],
+    "skills show": [("skills", "show", "evil-skill"), ("skills", "show", "\x9b2J")],
+    "skills check": [("skills", "check", "evil-skill"), ("skills", "check", "\x1b[2J")],
+    "skills accept": [
+        ("skills", "accept", "evil-skill", "--about", "tea \x1b[2J\u202e"),
+        ("skills", "accept", "\x9b2J"),
+    ],
+    "skills remove": [("skills", "remove", "\x1b[2J")],
+    "mcp add": [
+        ("mcp", "add", "evil\x1b[2J", "\x9b:4"),
+        ("mcp", "add", "evil", "/bin/false \x1b[2J\u202e"),
+        ("mcp", "add", "far", "http://127.0.0.1:1/\x9b"),
+    ],
+    "mcp list": [("mcp", "list"), ("mcp", "list", "--json")],
+    "mcp check": [("mcp", "check", "evil"), ("mcp", "check", "\x1b[2J")],
+    "mcp tools": [("mcp", "tools", "evil"), ("mcp", "tools", "\x9b2J")],
+    "mcp pin": [("mcp", "pin", "evil", "\x1b[2J")],
+    "mcp unpin": [("mcp", "unpin", "evil", "\x9b2J")],
+    "mcp login": [("mcp", "login", "\x1b[2J")],
+    "mcp remove": [("mcp", "remove", "\x1b[2J"), ("mcp", "remove", "evil")],
+    "mcp client-add": [("mcp", "client-add", "evil\x1b[2J", "evil"), ("mcp", "client-add", "editor", "evil\x9b")],
+    "mcp client-list": [("mcp", "client-list"), ("mcp", "client-list", "--json")],
+    "mcp client-token": [("mcp", "client-token", "\x1b[2J")],
+    "mcp client-remove": [("mcp", "client-remove", "editor\x9b")],
     "task new": [("task", "new", "evil\x1b[2J"), ("task", "new", "tea", "\x9b:4")],
     "task check": [("task", "check", "evil"), ("task", "check", "tea\x1b[2J")],
     "task list": [("task", "list"), ("task", "list", "--json")],
@@ -151,6 +177,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
 TERMINAL_ALONE = {"tape export": ("tape", "export", "evil"), "memory export": ("memory", "export", "default")}
 """Files on standard output: only a terminal is shown them otherwise than as they are."""
 ELSEWHERE = {
+    "mcp serve": "prints its address alone; tests/e2e/test_mcp_serve.py",
     "config set": "prints the name as config unset does; the value never",
     "config edit": "prints what config unset does",
     "help": "prints the help of a command, and pages of bubbot",
@@ -202,6 +229,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_task(
         path, "tea", f"title = {json.dumps(EVIL)}\n[nodes.a]\ntitle = {json.dumps(EVIL)}\nprompt = {json.dumps(EVIL)}\n"
     )
+    write_skill(path.parent, "evil-skill", json.dumps(EVIL), EVIL)
+    (path / "config.toml").write_text("[skills]\nenabled = true\n")
+    (path / "config.toml").chmod(0o600)
     (path.parent / "bad.jsonl").write_bytes(json.dumps(lines[0]).encode() + b"\n{\x1b[2J\xc2\x9b\n")
     inside.run(path, "memory", "import", "default", "page.md")
     lines_of_chat = [f"tea {EVIL}", f",remind name=tea in 9h: tea {EVIL}", f",handoff evil/{EVIL}"]

@@ -27,6 +27,7 @@ HOSTILE = "a\x1b]52;c;ZXZpbA==\x07\x9b2J\r\u202etxt\u2066\u200f\u2028\ud800z"
 PRINTERS = {
     "bubbot/cli/output.py",
     "bubbot/cli/main.py",
+    "bubbot/features/mcp/login.py",
     "bubbot/features/mcp/serve/commands.py",
     "bubbot/features/usage/draw.py",
 }
