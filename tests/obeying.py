@@ -56,7 +56,9 @@ class ObeyingModel(ScriptedModel):
         texts = [(one["role"], str(one["content"])) for one in request.messages]
         shown = [text for role, text in texts if role != "assistant" or text.startswith("[Anchor")]
         described = [text for spec in request.tools for text in (spec.description, json.dumps(spec.parameters))]
-        orders = dict.fromkeys(one for text in (request.system, *shown, *described) for one in read_orders(text, self._known))
+        orders = dict.fromkeys(
+            one for text in (request.system, *shown, *described) for one in read_orders(text, self._known)
+        )
         handed_off = "tape_handoff" in self.made  # a new window does not show that it was
         left = [one for one in orders if one not in made and not (handed_off and one[0] == "tape_handoff")]
         if not left or len(made) >= MAX_CALLS:
