@@ -56,8 +56,8 @@ class NotesServer:
         """Answer a request."""
         match request.message.get("method"):
             case "server/discover":
-                info = {"name": "Notes", "version": "2.1"}
-                about: dict[str, Any] = {"capabilities": {"tools": {}}, "serverInfo": info}
+                stamp = {"io.modelcontextprotocol/serverInfo": {"name": "Notes", "version": "2.1"}}
+                about: dict[str, Any] = {"capabilities": {"tools": {}}, "_meta": stamp}
                 await request.result(supportedVersions=[VERSION], ttlMs=0, cacheScope="private", **about)
             case "tools/list":
                 schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -88,7 +88,7 @@ async def walk(stage: Stage, notes: NotesServer, server: RawServer) -> None:
     """Add, look, pin, call; then the server says something else of its tool."""
     async with stage.bot():
         stage.say(stage.alone, "Ada", f"/mcp_add notes {server.url()}")
-        await stage.until_said(stage.alone, "mcp_tools notes")
+        await stage.until_said(stage.alone, "tools notes")
         stage.say(stage.alone, "Ada", "/mcp_tools notes")
         await stage.until_said(stage.alone, "add [")
         await pin(stage, 1)
@@ -112,11 +112,11 @@ async def walk(stage: Stage, notes: NotesServer, server: RawServer) -> None:
 async def pin(stage: Stage, times: int) -> None:
     """Look at the tool, and type the command that it shows."""
     stage.say(stage.alone, "Ada", "/mcp_pin notes add")
-    command = re.compile(r"/mcp_pin notes add [0-9a-f]{12}")
-    await stage.until_said(stage.alone, "/mcp_pin notes add", times)
+    command = re.compile(r"/mcp\\?_pin notes add [0-9a-f]{12}")  # Discord shows no underscore as it is
+    await stage.until_said(stage.alone, "pin notes add", times)
     shown = [found[0] for text in stage.texts(stage.alone) for found in command.finditer(text)]
-    stage.say(stage.alone, "Ada", shown[-1])
-    await stage.until_said(stage.alone, "mcp.notes.add", times)
+    stage.say(stage.alone, "Ada", shown[-1].replace("\\", ""))
+    await stage.until_said(stage.alone, "Pinned as mcp.notes.add", times)
 
 
 PLATFORMS = ("telegram", pytest.param("discord", marks=pytest.mark.proof))

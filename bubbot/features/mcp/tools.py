@@ -23,7 +23,7 @@ from bubbot.features.mcp.offers import shown_schema
 from bubbot.features.mcp.results import AnswerArgs, McpAnswer
 from bubbot.features.mcp.service import McpService
 from bubbot.features.mcp.weighing import weigh_arguments
-from bubbot.formatting import replace_controls
+from bubbot.formatting import fence, replace_controls, show_details
 from bubbot.json_schema import find_misfits
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import Role
@@ -204,7 +204,7 @@ class McpTools:
         else:
             command_text = texts.format_commands(f",mcp.answer {number}")
             how = texts.say("mcp_answer_how", command=command_text)
-            root.alerts.append(f"{head}\n{told}\n{how}")
+            root.alerts.append(f"{head}\n{fence(show_details(told))}\n{how}")
         fact = InputWanted(
             number,
             pin.server,
@@ -262,7 +262,7 @@ class McpTools:
         """Show the model what a call has given after all, as words of the world, and let it answer."""
         stored = await turn.tape.append([make.message("user", text, origin="system", **stamp_of(Source.WORLD))])
         turn.message_ids.append(stored[0].id)
-        return RerunModel(text)
+        return RerunModel(fence(show_details(text)))
 
     async def _find_wanted(self, turn: Turn, number: str) -> InputWanted:
         """Return what a server wants. Raise `CommandRefused` if there is no such question here, or it was answered."""

@@ -439,8 +439,15 @@ def pin_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         offered = await look(self, host, server)
         for each in offered.tools:
             name = make_name(server.name, each.name, ())
-            words = (each.description, each.schema, {}, False, "never", "", "", "terminal")
-            await self._write(ToolPinned(server.name, each.name, name, digest_offer(each), *words))
+            pin = ToolPinned(
+                *(server.name, each.name, name, digest_offer(each), each.description, each.schema, {}),
+                reads=False,
+                once="never",
+                key="",
+                probe="",
+                by="terminal",
+            )
+            await self._write(pin)
         self.rules.on_changed()
         return offered
 
