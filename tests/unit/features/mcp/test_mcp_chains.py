@@ -28,6 +28,7 @@ from bubbot.features.mcp.tools import McpTools
 from bubbot.features.mcp.weighing import SentWords
 from bubbot.features.skills.facts import SKILLS_TAPE
 from bubbot.features.skills.settings import SkillsSettings
+from bubbot.ports.turn import Receiver
 from bubbot.tool import READS_OWN, Tool
 from tests.mcp.benches import SCRIPTED, McpBench, mcp_bench
 from tests.obeying import CANARY, ObeyingModel, order
@@ -326,6 +327,10 @@ CHAINS: Mapping[str, tuple[Chain, str]] = {
     "result_sends_by_another_tool": (saying(SEND, sends=True), "mcp_evil_send"),
     "result_tells_its_server": (saying(LOOK_ON), "mcp_evil_look"),
     "result_tells_another_server": (saying(LOOK_ELSEWHERE, other=True), "mcp_other_look"),
+    "private_result_tells_another_server": (
+        saying(f"{LINE} {LOOK_ELSEWHERE}", other=True),
+        "mcp_other_look",
+    ),
     "result_proposes_a_skill": (saying(PROPOSE), "skill_propose"),
     "result_writes_a_file": (saying(FILE), "file_write"),
     "result_changes_settings": (saying(CONFIG), "config_set"),
@@ -475,6 +480,11 @@ def let_models_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "make_tools", make)
 
 
+def let_any_server_hear(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = frozenset({"mcp_evil_look", "mcp_other_look"})
+    monkeypatch.setattr(McpTools, "_find_receiver", lambda *_: Receiver(names, ""))
+
+
 GUARDS: Mapping[Callable[[pytest.MonkeyPatch], None], tuple[str, ...]] = {
     decide_nothing: (
         "result_posts",
@@ -503,6 +513,7 @@ GUARDS: Mapping[Callable[[pytest.MonkeyPatch], None], tuple[str, ...]] = {
         "address_of_a_question_tells",
     ),
     weigh_nothing: ("result_tells_its_server", "result_tells_another_server"),
+    let_any_server_hear: ("private_result_tells_another_server",),
     believe_the_server: ("lie_about_reading_sends", "vouched_tool_destroys"),
     never_look_again: ("changed_tool_sends", "changed_schema_sends"),
     pin_anything: ("changed_before_the_pin_sends",),
