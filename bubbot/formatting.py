@@ -19,6 +19,13 @@ ANGLED_SIGNS = "<＜﹤‹〈〈⟨ᐸ˂❮❰⧼≺"
 """Characters that look like the beginning of a tag."""
 MAX_VALUE_CHARS = 60
 """Characters of a wrong value that are shown."""
+_MARKS = r"([\\`*_\[\]<>~|#!@&])"
+"""Characters that begin something in Markdown, or mention somebody."""
+_BACKTICKS = "`+"
+_INVISIBLE = (
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
 _LANGUAGE = r"(?ai)[a-z]{2,8}(-[a-z0-9]{1,8}){0,4}"
 _SURROGATE = "[\ud800-\udfff]"
 _UNITS = ((10**9, "GB"), (10**6, "MB"))
@@ -199,6 +206,31 @@ def replace_controls(text: str) -> str:
 
 def _is_obeyed(char: str) -> bool:
     return not char.isprintable() and char not in ALLOWED_CONTROLS and unicodedata.category(char) in _OBEYED
+
+
+def show_details(text: str) -> str:
+    """Write details so that nothing in them hides: what a screen obeys or does not show is written as its number."""
+    text = text.replace("\r\n", "\n")
+    hidden = (char for char in set(text) if replace_controls(char) != char or re.match(_INVISIBLE, char))
+    return text.translate({ord(char): f"<U+{ord(char):04X}>" for char in hidden} | {ord("\t"): "    "})
+
+
+def fence(text: str) -> str:
+    """Put a text into a code block that it cannot close, and in which no mention and no mark counts."""
+    longest = max([2, *map(len, re.findall(_BACKTICKS, text))])
+    marks = "`" * (longest + 1)
+    return f"{marks}\n{text}\n{marks}"
+
+
+def code(text: str) -> str:
+    """Put a text into a code span on one line, which it cannot close."""
+    line = " ".join(show_details(text).split()).replace("`", "<U+0060>")
+    return f"`{line}`"
+
+
+def escape_markdown(text: str) -> str:
+    """Write a text on one line of Markdown, so that people read it as it is."""
+    return re.sub(_MARKS, r"\\\1", " ".join(show_details(text).split()))
 
 
 def escape_json(text: str) -> str:

@@ -28,7 +28,7 @@ from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.json_schema import find_misfits
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolSpec
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import Receiver, Turn
 from bubbot.tape.entry import JsonObject, canonical
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
@@ -220,6 +220,8 @@ class CallPlan:
         site: the registrable domain of that address; empty without one.
         query: the words that the call sends to others to look for. As with an address, words that the model composed may
             carry what it knows.
+        receiver: who gets these words, if some that the model was shown are its own: as those of a page, they tell it
+            nothing but which ones were chosen.
         bits: how much the choice of its other values, such as numbers and the tool itself, may tell others, in a call that only reads.
         state: what the details rest on, such as the digest of a file: the call runs only while it is the same.
     """
@@ -232,6 +234,7 @@ class CallPlan:
     query: str = ""
     state: str = ""
     bits: float = 0.0
+    receiver: Receiver | None = None
 
 
 ToolOutput: TypeAlias = str | RerunModel

@@ -105,7 +105,20 @@ def find_no_quote(text: str) -> AddressQuote | None:  # noqa: ARG001 - the signa
     return None
 
 
-def weigh_no_query(text: str, earlier: int) -> float | None:  # noqa: ARG001 - the signature of `ShownEntries.weigh_query`
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Who gets the words of a call, and wrote the results of some tools: it knows these words already.
+
+    Attributes:
+        tools: the names of these tools, as models write them.
+        since: when it was first reached by them, ISO 8601 in UTC; older results may be those of another one.
+    """
+
+    tools: frozenset[str]
+    since: str
+
+
+def weigh_no_query(text: str, earlier: int, receiver: Receiver | None = None) -> float | None:  # noqa: ARG001 - the signature of `ShownEntries.weigh_query`
     """Find no word: no entry was shown."""
     return None
 
@@ -132,7 +145,7 @@ class ShownEntries:
     world: tuple[EntryRef, ...] = ()
     people: tuple[tuple[EntryRef, Role], ...] = ()
     find_quote: Callable[[str], AddressQuote | None] = find_no_quote
-    weigh_query: Callable[[str, int], float | None] = weigh_no_query
+    weigh_query: Callable[[str, int, Receiver | None], float | None] = weigh_no_query
     stands: Callable[[str], bool] = stands_nowhere
 
     @property

@@ -209,7 +209,7 @@ class ModelRunner:
         """Raise the turn's provenance to that of the entries which the step shows (T22)."""
         texts = composed.texts
         turn.shown.find_quote = lambda address: texts().find_quote(address)
-        turn.shown.weigh_query = lambda query, earlier: texts().weigh_query(query, earlier)
+        turn.shown.weigh_query = lambda query, earlier, receiver: texts().weigh_query(query, earlier, receiver)
         turn.shown.stands = lambda address: texts().stands(address)
         if not composed.foreign:
             return

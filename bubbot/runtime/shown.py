@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolCall
-from bubbot.ports.turn import AddressQuote, EntryRef, ShownEntries
+from bubbot.ports.turn import AddressQuote, EntryRef, Receiver, ShownEntries
+from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, text_field
 from bubbot.tape.handle import CORRECTION
@@ -254,19 +255,21 @@ class ShownTexts:
                 return True
         return False
 
-    def weigh_query(self, query: str, earlier: int = 0) -> float | None:
+    def weigh_query(self, query: str, earlier: int = 0, receiver: Receiver | None = None) -> float | None:
         """Return how many bits the choice of a query's words reveals; None if a word occurs nowhere.
 
-        A word of a page costs the logarithm of the number of words. Words of the answered message are free in the first
+        A word of a page costs the logarithm of the number of words, and so does one that the receiver itself wrote. What
+        other tools gave does not count: a private word may be told to nobody else, however few bits choose it. Words of the answered message are free in the first
         query, and cost something in further ones or out of order. All must be spelled as they occur, or the whole query
         in lower case with single spaces.
 
         Args:
             query: words separated by spaces.
             earlier: the number of queries since the message.
+            receiver: who gets the query, if it wrote some of what was shown.
         """
         own, world = list[frozenset[str]](), set[str]()
-        for entry, texts, _ in self._read_texts():
+        for entry, texts, _ in self._read_texts(receiver):
             for text in texts:
                 if self._is_answered(entry):
                     own += _list_forms(text)
@@ -284,21 +287,24 @@ class ShownTexts:
         """Return true for an answered message that has only a person's own words."""
         return entry.id in self.answered and source_of(entry) is not Source.WORLD
 
-    def _read_texts(self) -> Iterator[tuple[TapeEntry, Sequence[str], bool]]:
-        """Yield each entry with its texts that no model wrote, and true if these are web pages."""
+    def _read_texts(self, receiver: Receiver | None = None) -> Iterator[tuple[TapeEntry, Sequence[str], bool]]:
+        """Yield each entry with its texts that no model wrote, and true if these are web pages, or words of the receiver."""
         calls: dict[str, ToolCall] = {}
         for entry in self.entries:
             if entry.erased:
                 continue
             if entry.kind == Kind.TOOL_CALL:
                 calls |= {call.id: call for call in read_calls(entry)}
-            pages = list(self._page_texts(entry, calls))
+            pages = list(self._page_texts(entry, calls, receiver))
             yield entry, pages or list(_people_texts(entry)), bool(pages)
 
-    def _page_texts(self, entry: TapeEntry, calls: Mapping[str, ToolCall]) -> Iterator[str]:
+    def _page_texts(self, entry: TapeEntry, calls: Mapping[str, ToolCall], receiver: Receiver | None) -> Iterator[str]:
+        own = receiver.tools if receiver is not None and entry.date >= receiver.since else frozenset()
         for result in read_results(entry):
             call, content = calls.get(text_field(result, "tool_call_id")), text_field(result, "content")
-            if call and not result.get("is_error") and self.quotes_addresses(call.name):
+            if call is None or result.get("is_error"):
+                continue
+            if self.quotes_addresses(call.name) or (own and unwrap_call(call).name in own):
                 yield content
 
 

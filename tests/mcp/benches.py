@@ -20,13 +20,14 @@ from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import ModelSettings
-from tests.approving import ApprovalBench
+from tests.approving import ApprovalBench, acting_tools
 from tests.made_settings import make_settings
 from tests.turns import KeptChannel
 
 ROOT = Path(__file__).parents[2]
 ACTING = f"{sys.executable} {ROOT}/tests/mcp/acting_server.py"
 LIGHT = (sys.executable, str(ROOT / "tests/mcp/light_server.py"))
+SCRIPTED = f"{sys.executable} -I -S {ROOT}/tests/mcp/scripted_server.py"
 _SITES = [path for path in sys.path if path.endswith("site-packages")]
 READABLE = tuple(dict.fromkeys(str(Path(each).resolve()) for each in (str(ROOT), sys.prefix, sys.base_prefix, *_SITES)))
 """What a program of the tests needs besides the system: the interpreter, its packages and the tests."""
@@ -59,17 +60,25 @@ class McpBench(ApprovalBench):
 
 @asynccontextmanager
 async def mcp_bench(
-    home: Path, script: Mapping[str, Any] | None = None, *sections: SettingsSection, **settings: Any
+    home: Path,
+    script: Mapping[str, Any] | ScriptedModel | None = None,
+    *sections: SettingsSection,
+    **settings: Any,
 ) -> AsyncIterator[McpBench]:
-    """Open a bot whose tools of others are on; `settings` are those of `[mcp]`, `sections` those of other features."""
-    channel, model = KeptChannel("stdin"), ScriptedModel(script or {})
-    wrappers = PortWrappers(channel=lambda _: channel, model=lambda _: model)
+    """Open a bot whose tools of others are on; `settings` are those of `[mcp]`, `sections` those of other features.
+
+    It also has the tools of `acting_tools`.
+    """
+    model = script if isinstance(script, ScriptedModel) else ScriptedModel(script or {})
+    channel, acted = KeptChannel("stdin"), list[tuple[str, str]]()
+    tools = acting_tools(lambda name, text: acted.append((name, text)))
+    wrappers = PortWrappers(channel=lambda _: channel, model=lambda _: model, tools=tools)
     chosen = make_settings(
         *sections, McpSettings(**{"enabled": True, **settings}), model=ModelSettings(name="scripted")
     )
     async with open_app(chosen, Home(home), wrappers=wrappers) as app:
         await app.recover_all()
-        bench = McpBench(app, channel, [])
+        bench = McpBench(app, channel, acted)
         bench.feature = next(
             service
             for feature in app.features.lasting

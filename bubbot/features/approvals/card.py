@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from bubbot.features.approvals.facts import ApprovalAsked, ApprovalDecided, ApprovalOpened
-from bubbot.formatting import replace_controls
+from bubbot.formatting import code, escape_markdown, fence, show_details
 from bubbot.ports.channel import Button, ButtonSet, Outbound, OutboundFile, Role
 from bubbot.ports.session_names import split_session
 from bubbot.runtime.context.quoting import clean_name
@@ -22,13 +21,6 @@ MAX_NAMED = 5
 MAX_VALUE_CHARS = 200
 """Characters of what a grant would cover; it stands in the details, too, whole."""
 HOUR_SECONDS = 3600
-_MARKS = r"([\\`*_\[\]<>~|#!@&])"
-"""Characters that begin something in Markdown, or mention somebody."""
-_BACKTICKS = "`+"
-_INVISIBLE = (
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
-    "\U000e0000-\U000e0fff]"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,28 +151,3 @@ class ApprovalCard:
 def format_details(asked: ApprovalAsked) -> str:
     """Format exactly what would happen, as plain text: what a card's file holds."""
     return "\n\n".join(f"{call.tool}\n{show_details(call.details)}" for call in asked.calls)
-
-
-def show_details(details: str) -> str:
-    """Write details so that nothing in them hides: what a screen obeys or does not show is written as its number."""
-    details = details.replace("\r\n", "\n")
-    hidden = (char for char in set(details) if replace_controls(char) != char or re.match(_INVISIBLE, char))
-    return details.translate({ord(char): f"<U+{ord(char):04X}>" for char in hidden} | {ord("\t"): "    "})
-
-
-def fence(text: str) -> str:
-    """Put a text into a code block that it cannot close, and in which no mention and no mark counts."""
-    longest = max([2, *map(len, re.findall(_BACKTICKS, text))])
-    marks = "`" * (longest + 1)
-    return f"{marks}\n{text}\n{marks}"
-
-
-def code(text: str) -> str:
-    """Put a text into a code span on one line, which it cannot close."""
-    line = " ".join(show_details(text).split()).replace("`", "<U+0060>")
-    return f"`{line}`"
-
-
-def escape_markdown(text: str) -> str:
-    """Write a text on one line of Markdown, so that people read it as it is."""
-    return re.sub(_MARKS, r"\\\1", " ".join(show_details(text).split()))

@@ -13,12 +13,13 @@ from msgspec import Meta
 from bubbot.arguments.fields import Args
 from bubbot.command import TERMINAL, Caller, command, explain_refusals, make_group, make_tools
 from bubbot.errors import CommandRefused, ValueInvalid
-from bubbot.features.approvals.card import code, format_details, show_details
+from bubbot.features.approvals.card import format_details
 from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import Card, Grant, Scope
 from bubbot.features.approvals.results import CardAnswer, CardDetails, CardRow, GrantList, GrantRow
 from bubbot.features.approvals.service import ApprovalService, read_id
 from bubbot.features.approvals.settings import ApprovalSettings
+from bubbot.formatting import code, show_details
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import CommandContext

@@ -316,7 +316,7 @@ class CallGate:
             ran = [check.fact for check in checks if check.id > answered and check.fact.verdict == Verdict.RUN]
             if plan.query:
                 earlier = sum(each.tool == tool.name for each in ran)
-                query_bits = shown.weigh_query(plan.query, earlier)
+                query_bits = shown.weigh_query(plan.query, earlier, plan.receiver)
                 cost = query_bits or min(earlier, 1)  # how often something is looked for tells something, too
             is_repeated = any(each.digest == digest for each in ran)
             if quote is not None and (is_repeated or not quote.is_asked):

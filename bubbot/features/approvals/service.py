@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from bubbot.errors import ConfigError, ValueInvalid
-from bubbot.features.approvals.card import ApprovalCard, code, escape_markdown
+from bubbot.features.approvals.card import ApprovalCard
 from bubbot.features.approvals.decider import Decider, decided_key
 from bubbot.features.approvals.decision import MatchedGrant
 from bubbot.features.approvals.facts import (
@@ -29,6 +29,7 @@ from bubbot.features.approvals.facts import (
 from bubbot.features.approvals.results import CardAnswer
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState
+from bubbot.formatting import code, escape_markdown
 from bubbot.gateway.names import name_chat
 from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.approvals import ApprovalAnswer

@@ -11,7 +11,7 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.mcp.facts import Once, ServerAdded
 from bubbot.features.mcp.offers import describe_offer
-from bubbot.formatting import replace_controls
+from bubbot.formatting import escape_markdown, fence, replace_controls, show_details
 from bubbot.shell_command import Argument
 from bubbot.tape.entry import JsonObject
 
@@ -61,6 +61,8 @@ class ServerArgs(Args, frozen=True):
             return f"command cannot be split into words: {error}"
         if not argv or argv[0].startswith("-"):
             return "command begins with a program"
+        if "/" in argv[0] and not argv[0].startswith("/"):
+            return f"command begins with a whole path, or with a bare name that is looked for in PATH, and {argv[0]!r} is neither: write the path from / on"
         if wrong := [folder for folder in self.read if not folder.startswith("/")]:
             return f"read has whole paths, and {wrong[0]!r} is none"
         return ""
@@ -306,9 +308,9 @@ class McpServerCheck(Struct, frozen=True):
         """Say it in a line."""
         say = caller.result_texts.say
         if self.problem:
-            text = say("McpServerCheck.problem", name=self.name, problem=self.problem)
+            text = say("McpServerCheck.problem", name=self.name, problem=_word(self.problem, caller))
             return f"{text} {say('mcp_login', command=f'bubbot mcp login {self.name}')}" if self.needs_login else text
-        values = {"name": self.name, "server": self.server or "-", "protocol": self.protocol}
+        values = {"name": self.name, "server": _word(self.server, caller) or "-", "protocol": self.protocol}
         parts = [say("McpServerCheck.ok", count=self.tools, **values), say("mcp_pinned", count=self.pinned)]
         if self.changed:
             parts.append(say("mcp_changed", tools=", ".join(self.changed)))
@@ -349,7 +351,8 @@ class McpTool(Struct, frozen=True):
         words += [f"{name}={str(value).lower()}" for name, value in self.hints.items()]
         brief = " ".join(self.description.split())
         brief = brief if len(brief) <= MAX_BRIEF_CHARS else f"{brief[: MAX_BRIEF_CHARS - 1]}…"
-        return f"{self.tool} [{', '.join(words)}] {self.digest[:SHOWN_DIGITS]} {brief}".rstrip()
+        tool = _word(self.tool, caller)
+        return f"{tool} [{', '.join(words)}] {self.digest[:SHOWN_DIGITS]} {_word(brief, caller)}".rstrip()
 
 
 class McpToolChange(Struct, frozen=True):
@@ -389,12 +392,11 @@ class McpToolChange(Struct, frozen=True):
         if self.action == "unpinned":
             return say("McpToolChange.unpinned", **values)
         parts = []
+        tool = _word(self.tool, caller)
         if self.difference:
-            parts += [say("mcp_difference"), *_indent(self.difference)]
-        parts += [
-            say("mcp_says", server=self.server, tool=self.tool),
-            *_indent(describe_offer(self.description, self.schema, self.hints)),
-        ]
+            parts += [say("mcp_difference"), _quote(self.difference, caller)]
+        parts.append(say("mcp_says", server=self.server, tool=tool))
+        parts.append(_quote(describe_offer(self.description, self.schema, self.hints), caller))
         if self.action == "shown":
             words = f"{self.server} {self.tool} {self.digest[:SHOWN_DIGITS]}"
             command = f"bubbot mcp pin {words}" if is_shell else caller.texts.format_commands(f",mcp.pin {words}")
@@ -406,9 +408,15 @@ class McpToolChange(Struct, frozen=True):
         return "\n".join(parts)
 
 
-def _indent(lines: list[str] | tuple[str, ...]) -> list[str]:
-    """Indent the words of a server: no line of it looks like one of ours."""
-    return [f"  {replace_controls(line)}".rstrip() for line in lines]
+def _quote(lines: list[str] | tuple[str, ...], caller: Caller) -> str:
+    """Quote lines of a server so that none looks like ours, nothing in them hides, and in a chat nothing counts as Markdown."""
+    shown = show_details("\n".join(lines))
+    return "\n".join(f"  {line}".rstrip() for line in shown.split("\n")) if caller.turn is None else fence(shown)
+
+
+def _word(text: str, caller: Caller) -> str:
+    """Return a few words of a server on one line, in which nothing hides, and in a chat nothing counts as Markdown."""
+    return " ".join(show_details(text).split()) if caller.turn is None else escape_markdown(text)
 
 
 class McpLogin(Struct, frozen=True):

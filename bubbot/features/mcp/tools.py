@@ -23,13 +23,15 @@ from bubbot.features.mcp.offers import shown_schema
 from bubbot.features.mcp.results import AnswerArgs, McpAnswer
 from bubbot.features.mcp.service import McpService
 from bubbot.features.mcp.weighing import weigh_arguments
-from bubbot.formatting import replace_controls
+from bubbot.formatting import fence, replace_controls, show_details
 from bubbot.json_schema import find_misfits
 from bubbot.ports.approvals import ApprovalQuestion
 from bubbot.ports.channel import Role
 from bubbot.ports.model import read_call_headers
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import Receiver, Turn
+from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, thaw
+from bubbot.tape.provenance import Source, stamp_of
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 from bubbot.tool import (
@@ -41,6 +43,7 @@ from bubbot.tool import (
     GrantTarget,
     HelpTopic,
     Repeat,
+    RerunModel,
     Tool,
 )
 
@@ -111,9 +114,17 @@ class McpTools:
         if pin.only_reads:
             sent = weigh_arguments(pin.schema, dump_args(args))
             choices = sum(each.only_reads for each in self._service.state.offered)
-            return CallPlan(effect, details, query=sent.text, bits=sent.bits + math.log2(max(choices, 1) + 1))
+            bits = sent.bits + math.log2(max(choices, 1) + 1)
+            return CallPlan(effect, details, query=sent.text, bits=bits, receiver=self._find_receiver(pin.server))
         target = GrantTarget(GrantKind.PINNED, f"{pin.server}/{pin.tool}@{pin.digest}")
         return CallPlan(effect, details, target)
+
+    def _find_receiver(self, name: str) -> Receiver | None:
+        """Return a server as the one that wrote the results of its pinned tools."""
+        server = self._service.state.servers.find(name)
+        names = [pin.name for pin in self._service.state.list_pins(name)]
+        tools = frozenset([*names, *(each.replace(".", "_") for each in names)])
+        return Receiver(tools, server.date) if server else None
 
     async def _run(self, turn: Turn, pin: ToolPinned, arguments: dict[str, Any]) -> str:
         key = turn.effect_key
@@ -193,7 +204,7 @@ class McpTools:
         else:
             command_text = texts.format_commands(f",mcp.answer {number}")
             how = texts.say("mcp_answer_how", command=command_text)
-            root.alerts.append(f"{head}\n{told}\n{how}")
+            root.alerts.append(f"{head}\n{fence(show_details(told))}\n{how}")
         fact = InputWanted(
             number,
             pin.server,
@@ -224,9 +235,9 @@ class McpTools:
             (",mcp.answer 3f09a1b2 name=Ann", ",mcp.answer 3f09a1b2 decline=yes"),
         ),
     )
-    async def answer(self, caller: Caller, args: AnswerArgs) -> McpAnswer:
-        """Give a server of tools what it wants before it goes on with a call, or decline."""
-        turn, texts = caller.required_turn, caller.result_texts
+    async def answer(self, caller: Caller, args: AnswerArgs) -> McpAnswer | RerunModel:
+        """Give a server of tools what it wants before it goes on with a call, or decline. The model goes on with what it returns."""
+        turn = caller.required_turn
         wanted = await self._find_wanted(turn, args.id)
         pin = next((each for each in self._service.state.offered if each.name == wanted.tool), None)
         if pin is None or pin.digest != wanted.digest:
@@ -245,7 +256,13 @@ class McpTools:
             return McpAnswer(await self._ask(turn, pin, wanted.arguments, reply, key=wanted.key, answers=answers))
         if reply.is_error:
             raise CommandFailed("mcp_call_failed", problem=_format_reply(turn, pin, reply))
-        return McpAnswer(_format_reply(turn, pin, reply) or texts.say("mcp_no_text"))
+        return await self._go_on(turn, _format_reply(turn, pin, reply))
+
+    async def _go_on(self, turn: Turn, text: str) -> RerunModel:
+        """Show the model what a call has given after all, as words of the world, and let it answer."""
+        stored = await turn.tape.append([make.message("user", text, origin="system", **stamp_of(Source.WORLD))])
+        turn.message_ids.append(stored[0].id)
+        return RerunModel(fence(show_details(text)))
 
     async def _find_wanted(self, turn: Turn, number: str) -> InputWanted:
         """Return what a server wants. Raise `CommandRefused` if there is no such question here, or it was answered."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -12,7 +11,7 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.skills.document import MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS
-from bubbot.formatting import clean_label, format_bytes
+from bubbot.formatting import clean_label, fence, format_bytes
 from bubbot.log import printable
 from bubbot.shell_command import Argument
 from bubbot.tape.provenance import Source
@@ -251,8 +250,7 @@ def _quote(text: str, caller: Caller) -> str:
     shown = "\n".join(printable(line, keep="\t") for line in shown.split("\n"))
     if caller.turn is None:
         return shown
-    marks = "`" * (max([2, *map(len, re.findall("`+", shown))]) + 1)
-    return f"{marks}\n{shown}\n{marks}"
+    return fence(shown)
 
 
 class CheckedSkill(Struct, frozen=True):

@@ -403,7 +403,7 @@ class TestQueries:
         assert self.weigh(query) is None
 
     def test_nothing_shown_weighs_nothing(self) -> None:
-        assert ShownEntries().weigh_query("x", 0) is None
+        assert ShownEntries().weigh_query("x", 0, None) is None
 
 
 class TestAddresses:
