@@ -109,7 +109,7 @@ COMMANDS = make_group(
     open_mcp,
     "Let models use tools of other programs, which speak the Model Context Protocol: add a server, look at its tools, and pin those that "
     "models may call. `[mcp] enabled` switches them on. Other programs may read chats that `client-add` grants to them: `serve` answers them.",
-    help_line="use tools of other programs, let programs read chats",
+    help_line="use tools of programs, let them read chats",
     add=_ADD,
     login={"prepare": read_login},
 )
