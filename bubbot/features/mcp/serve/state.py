@@ -44,7 +44,9 @@ class ClientsState(FactState):
 
     def targets_of(self, client: str) -> tuple[str, ...]:
         """Return the chats to which a program may ask to send."""
-        return tuple([each.fact.session for each in self.grants if each.fact.client == client and each.fact.send is True])
+        return tuple(
+            [each.fact.session for each in self.grants if each.fact.client == client and each.fact.send is True]
+        )
 
     def find_client(self, digest: str) -> str:
         """Return the program with a token of this digest; empty if there is none."""
