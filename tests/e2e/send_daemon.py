@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         setattr(sending, "ANSWER_TIME", timedelta(seconds=float(seconds)))  # noqa: B010 - the type checker rightly minds
     killer = Killer(point)
     wrappers = PortWrappers(
-        store=lambda store: KillingStore(store, killer, split_done=False),  # type: ignore[return-value, arg-type]
+        store=lambda store: KillingStore(store, killer, split_done=False),
         channel=lambda channel: channel if channel.name == "stdin" else killing(channel, killer, ""),
     )
     with patch("bubbot.cli.run.command.open_daemon", partial(open_daemon, wrappers=wrappers)):

@@ -106,7 +106,7 @@ class MessageWishes:
             place.channel,
             f"{INBOUND_PREFIX}{fact.id}",
             place.chat,
-            Sender(TERMINAL, fact.client),
+            Sender(TERMINAL),  # without a name: those who wrote in a chat name it for people, and a program shall not
             f",mcp.send {fact.id}",
             timestamp(self._kernel.now()),
             place.thread,
@@ -170,7 +170,9 @@ class MessageWishes:
                 raise ValueInvalid("mcp_send_unknown", id=number)
             return ""
         status = await self._decide(turn, state, asked)
-        return turn.texts.say(f"mcp_send_{status}", id=number) if turn.is_typed else ""
+        if not turn.is_typed:
+            return ""
+        return turn.texts.say(f"MessageState.{status}", session=asked.fact.session, date=timestamp(self._kernel.now()))
 
     async def _decide(self, turn: Turn, state: ClientsState, asked: Cited[SendAsked]) -> str:
         """Do the next thing about a message, and return how it stands then."""
