@@ -118,8 +118,8 @@ async def refused(client: Client, **arguments: str) -> str:
 async def until_ended(client: Client, number: str = "n1", text: str = TEXT) -> str:
     """Ask again until it is decided; return how it ended."""
     async with asyncio.timeout(30):
-        while (status := await ask(client, number, text)) == "waiting":
-            await asyncio.sleep(0.1)
+        while (status := await ask(client, number, text)) == "waiting":  # a program can only ask again
+            pass
     return status
 
 

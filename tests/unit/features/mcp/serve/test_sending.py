@@ -105,8 +105,8 @@ async def test_what_may_not_be_asked_is_refused_in_words(stage: Stage) -> None:
 
 
 async def test_a_copy_in_quarantine_asks_nobody(stage: Stage) -> None:
-    restored = HomeRestored.EVENTS[0]
-    await stage.open_tape("bubbot/home").append([TapeEntry("event", {"name": restored, "data": {}})])
+    restored = HomeRestored(backup="2026-11-01", created="2026-11-01T00:00:00", head="", bubbot="1")
+    await stage.open_tape("bubbot/home").append([restored.to_entry()])
     with refused("was restored from a backup"):
         await stage.send()
     assert stage.accepted == []
