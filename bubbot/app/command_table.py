@@ -62,7 +62,9 @@ COMMANDS: Mapping[str, CommandRow] = {
     ),
     "task": CommandRow("Change", "run tasks: steps under a contract", "bubbot.features.tasks.commands"),
     "skills": CommandRow("Change", "add, accept, show and remove skills", "bubbot.features.skills.commands"),
-    "mcp": CommandRow("Change", "use tools of other programs, let programs read chats", "bubbot.features.mcp.commands"),
+    "mcp": CommandRow(
+        "Change", "use tools of other programs, let programs read chats", "bubbot.features.mcp.commands"
+    ),
     "init": CommandRow("Set up", "set up a bot: name, model, accounts", "bubbot.cli.init"),
     "model": CommandRow("Set up", "install the demonstration model", "bubbot.cli.model"),
     "completion": CommandRow("Set up", "complete commands with Tab in your shell", "bubbot.cli.completion.command"),
