@@ -48,10 +48,17 @@ OpenCopy: TypeAlias = Callable[[str], Awaitable[TapeService]]
 """Open a tape of which nothing is ever written; see `Kernel.open_copy`."""
 OpenBlank: TypeAlias = Callable[[], TapeService]
 """Open an empty tape of which nothing is ever written; see `Kernel.open_blank`."""
+FindOwner: TypeAlias = Callable[[], Awaitable[Inbound | None]]
+"""Return the newest message of an owner in a direct chat of a channel that runs here; None if there is none."""
 Apply: TypeAlias = Callable[[], None]
 """Put prepared settings into force. It cannot fail."""
 FindModel: TypeAlias = Callable[[Turn], Awaitable[Model]]
 """Return the model that a turn asks."""
+
+
+async def find_no_owner() -> Inbound | None:
+    """Find nobody: no channel runs."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,8 @@ class Kernel:
         recompose: builds the request of a recorded step as this code would; None for features that stay when settings change.
         ask: asks people a question with a card; None without approvals.
         find_answer: returns the answer to such a question.
+        find_owner: returns the newest message that an owner wrote in a direct chat, which is where owners are asked; None if no
+            owner wrote on a channel that runs here.
         find_agent: returns an agent that may be called in a chat, by the session and its name; None if there is none.
         read_labels: returns what people, models and code think of what stands on a tape, by its name.
     """
@@ -130,6 +139,7 @@ class Kernel:
     recompose: Recompose | None = None
     ask: AskApproval | None = None
     find_answer: FindApproval | None = None
+    find_owner: FindOwner = find_no_owner
     find_agent: FindAgent = find_no_agent
     open_blank: OpenBlank | None = None
     read_labels: ReadLabels = read_no_labels

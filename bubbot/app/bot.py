@@ -406,6 +406,7 @@ async def open_bot(
             first_session=partial(first_session, store),
             restart=restart.set,
             renew_tools=renewal.renew,
+            find_owner=owner_chat.find,
         )
         bot_features = BotFeatures(
             kernel,

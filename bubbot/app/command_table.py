@@ -87,5 +87,6 @@ SHARED: Mapping[str, str] = {
     "mcp client-add": "mcp.serve",
     "mcp client-remove": "mcp.serve",
     "mcp client-token": "mcp.serve",
+    "mcp client-send": "mcp.serve",
     "mcp serve": "mcp.serve",
 }

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from zoneinfo import ZoneInfo
+
+import msgspec
 
 from bubbot.app.installed import load_features
 from bubbot.app.tapes import now
-from bubbot.errors import BubbotError, EntryNotFound, ValueInvalid
+from bubbot.arguments.fields import dump_given
+from bubbot.errors import BubbotError, ConfigError, ControlError, EntryNotFound, ValueInvalid
 from bubbot.features.conversation.anchors import AnchorsView
 from bubbot.features.mcp.serve.answers import DayNote, Explanation, Hit, Memory, SearchMessagesArgs, Step, ToolUse
 from bubbot.features.mcp.serve.options import ServeOptions
+from bubbot.features.mcp.serve.results import AskSendArgs, MessageState
 from bubbot.features.mcp.serve.views import FoundTopic, QuotedEntry
 from bubbot.features.memory.views import MemoryView
 from bubbot.features.search.commands import SearchArgs, build_search
@@ -20,14 +25,20 @@ from bubbot.features.topics.view import TopicListView
 from bubbot.features.why.foreign import read_foreign
 from bubbot.features.why.lineage import read_step_lineage
 from bubbot.features.why.view import find_explained, find_original
+from bubbot.home import Home
 from bubbot.ports.asgi import AsgiApp, FindClient
 from bubbot.server.asgi import serve_asgi
+from bubbot.server.client import DaemonNotRunning, connect
+from bubbot.server.protocol import decode
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import CommandResult
 from bubbot.tape.entry import Kind
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
 
 LOOPBACK = "127.0.0.1"
+SEND_COMMAND = "mcp client-send"
+SEND_TIMEOUT_SECONDS = 30.0
 
 
 class FeatureViews:
@@ -125,6 +136,29 @@ class FeatureViews:
         ]
 
 
+async def ask_to_send(home: Path, args: AskSendArgs) -> MessageState:
+    """Ask the running bot of a home about a message that a program wants to send: this process writes nothing.
+
+    Raises:
+        ConfigError: no bot runs.
+        BubbotError: the bot refuses.
+    """
+    _, address = Home(home).read_lock_holder()
+    try:
+        if not address:
+            raise DaemonNotRunning
+        async with connect(address) as bot:
+            body = {"name": SEND_COMMAND, "arguments": dump_given(args), "confirmed": True}
+            reply = await bot.request("command", body, timeout=SEND_TIMEOUT_SECONDS)
+    except DaemonNotRunning as error:
+        raise ConfigError(Texts().say("mcp_send_no_bot")) from error
+    answered = decode(reply.get("told"), CommandResult)
+    try:
+        return msgspec.convert(answered.data, MessageState)
+    except msgspec.ValidationError as error:
+        raise ControlError(f"the running bot answered something else ({error}): restart it after an update") from error
+
+
 def serve_options(settings: Settings) -> ServeOptions:
     """Return what `bubbot mcp serve` needs of the rest of bubbot."""
 
@@ -133,4 +167,6 @@ def serve_options(settings: Settings) -> ServeOptions:
         async with serve_asgi(app, LOOPBACK, port, find_client) as bound:
             yield bound
 
-    return ServeOptions(FeatureViews(ZoneInfo(settings.bot.timezone)), load_features().references, serve_http)
+    return ServeOptions(
+        FeatureViews(ZoneInfo(settings.bot.timezone)), load_features().references, serve_http, ask_to_send
+    )

@@ -8,7 +8,7 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.inbox_views import RECEIVED
 from bubbot.gateway.presses import escape_label
 from bubbot.gateway.requests import WriteNotice
-from bubbot.ports.channel import Outbound, Role
+from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.query import TapeQuery
@@ -36,23 +36,30 @@ class OwnerChat:
 
         `write` returns the notice and its buttons in the owner's language.
         """
-        for channel_runtime in self._channel_runtimes.values():
+        inbound = await self.find()
+        if inbound is None:
+            return False
+        channel_runtime = self._channel_runtimes[inbound.channel]
+        text, buttons = write(await channel_runtime.find_texts(self._texts, inbound.sender.id))
+        # People choose their own names and those of groups, so an address in a name must not be fetched.
+        notice = Outbound(
+            inbound.channel, inbound.chat, text, inbound.thread, buttons=buttons, has_no_link_previews=True
+        )
+        parts = tuple(channel_runtime.link.split(notice))
+        message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {tape: [fact]})
+        await channel_runtime.deliver(message)
+        return True
+
+    async def find(self) -> Inbound | None:
+        """Return the newest message of an owner in a direct chat, on the first channel that has one; None without one."""
+        for name, channel_runtime in self._channel_runtimes.items():
             access = channel_runtime.policy.access
-            if access is None:
-                continue
-            name = channel_runtime.channel.name
-            owners = frozenset(person for person in access.list_people(name) if access.role(name, person) is Role.OWNER)
+            people = access.list_people(name) if access else ()
+            owners = frozenset(person for person in people if access and access.role(name, person) is Role.OWNER)
             inbound = await channel_runtime.inbox.find_direct_message(owners) if owners else None
-            if inbound is None:
-                continue
-            text, buttons = write(await channel_runtime.find_texts(self._texts, inbound.sender.id))
-            # People choose their own names and those of groups, so an address in a name must not be fetched.
-            notice = Outbound(name, inbound.chat, text, inbound.thread, buttons=buttons, has_no_link_previews=True)
-            parts = tuple(channel_runtime.link.split(notice))
-            message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {tape: [fact]})
-            await channel_runtime.deliver(message)
-            return True
-        return False
+            if inbound is not None:
+                return inbound
+        return None
 
 
 class OwnerNames:

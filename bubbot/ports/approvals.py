@@ -19,6 +19,7 @@ class ApprovalQuestion(Struct, frozen=True):
         command: the command that the chat runs after the answer, whatever it is.
         by: who may answer: the person for whom the turn runs, or somebody with the role that may allow what is asked.
         hours: after this time without an answer it means no.
+        chat: the session of the chat that gets the card, which the chat of the turn then never does; empty: the settings decide.
     """
 
     about: str
@@ -26,6 +27,7 @@ class ApprovalQuestion(Struct, frozen=True):
     command: str
     by: Literal["asker", "owner"] = "asker"
     hours: float = 24.0
+    chat: str = ""
 
 
 class ApprovalAnswer(Struct, frozen=True):

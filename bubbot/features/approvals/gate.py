@@ -423,6 +423,7 @@ class CallGate:
 
     async def _write_card(self, turn: Turn, card: TurnCard) -> None:
         service, first, tape = self._service, turn.inbounds[0].inbound, turn.tape
+        home = (card.question.chat if card.question else "") or turn.session
         asked = await self._ask(turn, card)
         opened = ApprovalOpened(
             card.id,
@@ -441,7 +442,7 @@ class CallGate:
             turn.sender.id,
             clean(turn.sender.name),
             tuple(turn.sender.roles),
-            self._card_chat(turn, asked.verdict),
+            self._card_chat(turn, asked.verdict, home),
             (tape.name, asked.window),
             tuple(call.digest for call in asked.calls),
             UNSET if turn.agent.viewer is None else turn.agent.viewer,
@@ -453,9 +454,9 @@ class CallGate:
         drawn = ApprovalCard(asked, opened, texts, turn.zone, await service.name_elsewhere(tape, opened, texts))
         seconds = int((card.question.hours if card.question else service.settings.hours) * HOUR_SECONDS)
         message = drawn.message(opened.card, service.settings.role, seconds=seconds)
-        if not self._stage(turn, card_key(card.id), message) and not is_here:
-            opened, home = replace(opened, card=turn.session), split_session(turn.session)
-            moved = replace_fields(message, channel=home.channel, chat=home.chat, thread=home.thread)
+        if not self._stage(turn, card_key(card.id), message) and opened.card != home:
+            opened, place = replace(opened, card=home), split_session(home)
+            moved = replace_fields(message, channel=place.channel, chat=place.chat, thread=place.thread)
             self._stage(turn, card_key(card.id), moved)
         await tape.append([asked.to_entry(key=asked_key(card.id))])
         tape.stage(APPROVALS_TAPE, [opened.to_entry(key=opened_key(card.id))])
@@ -495,10 +496,10 @@ class CallGate:
             is_cut_off or UNSET,
         )
 
-    def _card_chat(self, turn: Turn, verdict: str) -> str:
-        """Return the session of the chat that gets a card: cards that a group or a job asks go where the settings say."""
+    def _card_chat(self, turn: Turn, verdict: str, home: str) -> str:
+        """Return the session of the chat that gets a card, else `home`: those of a group or a job go where the settings say."""
         to, inbound = self._service.settings.to, turn.inbounds[0].inbound
-        return to if to and verdict == "ask" and (is_job(turn) or not inbound.direct) else turn.session
+        return to if to and verdict == "ask" and (is_job(turn) or not inbound.direct) else home
 
     async def _prepare_continuation(self, turn: Turn, facts: Sequence[TapeEntry]) -> None:
         """Give a turn that an answer started the calls that were stored. `facts` are those of interrupted attempts."""

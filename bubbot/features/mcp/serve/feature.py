@@ -1,4 +1,4 @@
-"""The feature: which programs read tapes. What serves them is a process of its own, `bubbot mcp serve`."""
+"""The feature: which programs read tapes, and what they want to send. What serves them is a process of its own, `bubbot mcp serve`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from secrets import token_urlsafe
 from bubbot.command import make_tools
 from bubbot.feature import Feature, Kernel
 from bubbot.features.mcp.serve.facts import CLIENTS_TAPE
+from bubbot.features.mcp.serve.sending import MCP_ORIGIN, SendTurns
 from bubbot.features.mcp.serve.service import McpClients
 from bubbot.settings.loader import Settings
 
@@ -20,6 +21,16 @@ def create_lasting(kernel: Kernel, _settings: Settings) -> Feature:
         lambda: token_urlsafe(TOKEN_BYTES),
         projections=kernel.projections,
         first_session=kernel.first_session,
+        kernel=kernel,
     )
-    tools = make_tools(McpClients, lambda: clients)
-    return Feature(name="mcp.serve", tools=tools, services=(clients,))
+    wishes = clients.wishes
+    assert wishes is not None
+    return Feature(
+        name="mcp.serve",
+        tools=make_tools(McpClients, lambda: clients),
+        services=(clients,),
+        sources={MCP_ORIGIN: SendTurns()},
+        traces=(CLIENTS_TAPE,),
+        on_merged=(wishes.apply_merge,),
+        on_recovered=wishes.expire,
+    )

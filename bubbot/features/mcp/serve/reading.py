@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -31,6 +32,7 @@ from bubbot.features.mcp.serve.answers import (
     Topic,
     Topics,
 )
+from bubbot.features.mcp.serve.results import MessageState, SendMessageArgs
 from bubbot.features.mcp.serve.views import FoundTopic, QuotedEntry, TapeViews
 from bubbot.ports.agents import writer_of
 from bubbot.runtime.context.copies import find_copies, list_withheld
@@ -58,6 +60,10 @@ MAX_DEPTH = 5
 CUT = "…"
 
 
+AskToSend: TypeAlias = Callable[[SendMessageArgs], Awaitable[MessageState]]
+"""Ask the running bot about a message for a chat that is named. Raise `BubbotError` if it refuses, or none runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class GrantedTapes:
     """The tapes of the chats that a program may read now.
@@ -66,11 +72,15 @@ class GrantedTapes:
         boundary: the store, as the program may read it.
         views: the views of other features.
         sessions: the chats.
+        targets: those of them to which it may ask to send messages.
+        ask_to_send: asks the running bot to ask an owner about a message for one of these.
     """
 
     boundary: TapeBoundary
     views: TapeViews
     sessions: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    ask_to_send: AskToSend | None = None
 
     async def search(self, args: SearchMessagesArgs) -> Hits:
         """Find messages in a chat, or in all that are granted."""
@@ -170,6 +180,17 @@ class GrantedTapes:
             page = [await self._show_topic(tape.name, topic) for topic in found[args.place : args.place + args.limit]]
         end = args.place + len(page)
         return Topics(session=session, topics=tuple(page), next_cursor=str(end) if page and end < len(found) else "")
+
+    async def send(self, args: SendMessageArgs) -> MessageState:
+        """Ask an owner if a message is sent, or say how it stands. Nothing is written here: the running bot does."""
+        if self.ask_to_send is None or not self.targets:
+            raise AccessError("this program may not ask to send messages")
+        alone = len(self.targets) == 1 and not args.session.strip()
+        session = self.targets[0] if alone else self._choose(args.session)
+        if session not in self.targets:
+            named = ", ".join(self.targets[:MAX_NAMED_SESSIONS])
+            raise AccessError(f"session is {session!r}, which this program may read; it may ask to send to {named}")
+        return await self.ask_to_send(structs.replace(args, session=session))
 
     def _choose(self, named: str) -> str:
         """Return the chat that is named, or the only one. Raise `AccessError`, the same for one that does not exist."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -30,6 +30,9 @@ class AddClientArgs(Args, frozen=True):
         Meta(description="the chats that it may read, such as telegram:42; spaces between them", max_length=4_000),
         Argument(rest=True),
     ]
+    send: Annotated[
+        bool, Meta(description="it may also ask to send messages there; an owner has to allow each one")
+    ] = False
 
 
 class RemoveClientArgs(Args, frozen=True):
@@ -49,6 +52,89 @@ class ClientArgs(Args, frozen=True):
     client: ClientArg
 
 
+class SendMessageArgs(Args, frozen=True, kw_only=True):
+    """A message that a program wants to send."""
+
+    session: Annotated[
+        str,
+        Meta(
+            description="the chat that shall get it, such as telegram:42 (needless if there is one alone)",
+            max_length=1_000,
+        ),
+    ] = ""
+    text: Annotated[str, Meta(description="the message, as people shall read it", min_length=1, max_length=4_000)]
+    id: Annotated[
+        str,
+        Meta(
+            description="any id that you choose for this message: a call with the same id sends nothing more and says how it stands",
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}\Z",
+            extra={"form": "1 to 64 letters, digits and . _ : -, a letter or digit first"},
+        ),
+    ]
+
+
+class AskSendArgs(Args, frozen=True):
+    """A message that a program wants to send, and the program."""
+
+    client: ClientArg
+    session: Annotated[str, Meta(description="the chat that shall get it, such as telegram:42", max_length=1_000)]
+    id: Annotated[
+        str,
+        Meta(
+            description="the program's own id for the message: with the same id nothing more is sent",
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}\Z",
+            extra={"form": "1 to 64 letters, digits and . _ : -, a letter or digit first"},
+        ),
+    ]
+    text: Annotated[
+        str,
+        Meta(description="the message, as people shall read it", min_length=1, max_length=4_000),
+        Argument(rest=True),
+    ]
+
+
+class WishArgs(Args, frozen=True):
+    """A message of a program that waits."""
+
+    id: Annotated[str, Meta(description="the id that the bot gave it", max_length=32)]
+
+
+class WishNote(Struct, frozen=True):
+    """How a message of a program stands, for whoever typed the command; empty for the bot's own turns.
+
+    Attributes:
+        text: as it is shown.
+    """
+
+    text: str
+
+    def describe(self, _caller: Caller) -> str:
+        """Show it."""
+        return self.text
+
+
+class MessageState(Struct, frozen=True):
+    """How a message stands that a program wants to send.
+
+    Attributes:
+        session: the chat that shall get it.
+        id: the program's own id for it.
+        status: `waiting`: an owner is asked, and nothing is sent yet; `sent`: the bot sent it; `declined`: an owner said no, or the
+            program may not send there any more; `expired`: nobody answered within 24 hours; `failed`: the bot could not ask.
+        date: when that began, ISO 8601 in UTC.
+    """
+
+    session: str
+    id: str
+    status: Literal["waiting", "sent", "declined", "expired", "failed"]
+    date: str
+
+    @property
+    def variant(self) -> str:
+        """The variant of its sentence."""
+        return self.status
+
+
 class ClientRow(Struct, frozen=True):
     """A program that may read tapes.
 
@@ -56,11 +142,13 @@ class ClientRow(Struct, frozen=True):
         client: its name.
         sessions: the chats that it may read.
         has_token: it may ask over HTTP; without one it is served by standard input and output alone.
+        targets: the chats of these to which it may ask to send messages.
     """
 
     client: str
     sessions: tuple[str, ...]
     has_token: bool
+    targets: tuple[str, ...] = ()
 
     @property
     def variant(self) -> str:
@@ -71,7 +159,10 @@ class ClientRow(Struct, frozen=True):
         """Write it in a line."""
         texts = caller.texts
         sessions = texts.say("list_comma").join(self.sessions) or texts.say("none")
-        return texts.say_on(caller.surface, f"ClientRow.{self.variant}", client=self.client, sessions=sessions)
+        line = texts.say_on(caller.surface, f"ClientRow.{self.variant}", client=self.client, sessions=sessions)
+        if not self.targets:
+            return line
+        return texts.say("mcp_client_sends", line=line, targets=texts.say("list_comma").join(self.targets))
 
 
 class ClientChange(Struct, frozen=True):
@@ -82,12 +173,14 @@ class ClientChange(Struct, frozen=True):
         sessions: the chats that it may read now.
         added: what it may read that it could not before.
         removed: what it may read no longer.
+        targets: the chats to which it may ask to send messages now.
     """
 
     client: str
     sessions: tuple[str, ...]
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
 
     @property
     def variant(self) -> str:
@@ -96,10 +189,14 @@ class ClientChange(Struct, frozen=True):
             return "added"
         return ("revoked" if self.sessions else "removed") if self.removed else "unchanged"
 
+    def more(self) -> tuple[str, ...]:
+        """Say where it may ask to send."""
+        return ("ClientChange.sends",) if self.targets else ()
+
     def values(self, caller: Caller) -> dict[str, str]:
         """Return the lists as people read them."""
         comma, nothing = caller.texts.say("list_comma"), caller.texts.say("none")
-        lists = {"sessions": self.sessions, "added": self.added, "removed": self.removed}
+        lists = {"sessions": self.sessions, "added": self.added, "removed": self.removed, "targets": self.targets}
         return {name: comma.join(items) or nothing for name, items in lists.items()}
 
 

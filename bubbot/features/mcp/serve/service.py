@@ -6,25 +6,37 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused
 from bubbot.features.mcp.serve.facts import ClientGrant, ClientRemoved, ClientToken
 from bubbot.features.mcp.serve.results import (
     AddClientArgs,
+    AskSendArgs,
     ClientArgs,
     ClientChange,
     ClientRow,
+    MessageState,
     NewToken,
     RemoveClientArgs,
+    WishArgs,
+    WishNote,
 )
+from bubbot.features.mcp.serve.sending import MessageWishes
 from bubbot.features.mcp.serve.state import CLIENTS_PROJECTION
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import keep_session, parse_session, require_user_tape
 from bubbot.tape.fact import Fact
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import ProjectionRunner
-from bubbot.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
+from bubbot.tool import ADMINISTERS, INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
+
+if TYPE_CHECKING:
+    from bubbot.feature import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +51,11 @@ def digest_token(token: str) -> str:
 
 
 class McpClients:
-    """The one writer of the tape of programs. Changes are durable when they return, and hold at a program's next request."""
+    """The one writer of the tape of programs. Changes are durable when they return, and hold at a program's next request.
+
+    Attributes:
+        wishes: the messages that programs want to send; None if no bot runs.
+    """
 
     def __init__(
         self,
@@ -48,6 +64,7 @@ class McpClients:
         *,
         projections: ProjectionRunner | None = None,
         first_session: Callable[[str], Awaitable[str]] = keep_session,
+        kernel: Kernel | None = None,
     ) -> None:
         """Read nothing yet.
 
@@ -56,10 +73,12 @@ class McpClients:
             make_token: returns a new random token.
             projections: keeps the state.
             first_session: see `Kernel.first_session`.
+            kernel: what sends messages of programs; None if no bot runs.
         """
         self._tape, self._make_token, self._first_session = tape, make_token, first_session
         self._projected = (projections or ProjectionRunner()).project(CLIENTS_PROJECTION, tape)
         self._lock = asyncio.Lock()
+        self.wishes = MessageWishes(kernel, tape, self._projected, self._lock) if kernel is not None else None
 
     @command(
         "mcp client-list",
@@ -73,7 +92,10 @@ class McpClients:
     async def list_clients(self) -> list[ClientRow]:
         """List the programs that may read chats through MCP."""
         state = await self._projected.catch_up()
-        return [ClientRow(name, state.sessions_of(name), name in state.tokens) for name in state.clients]
+        return [
+            ClientRow(name, state.sessions_of(name), name in state.tokens, state.targets_of(name))
+            for name in state.clients
+        ]
 
     @command(
         "mcp client-add <client> <sessions>",
@@ -86,18 +108,22 @@ class McpClients:
         help=CommandHelp(HelpTopic.ADMIN, "Let a program read chats", (",mcp.client_add my-editor telegram:42",)),
     )
     async def add_client(self, caller: Caller, args: AddClientArgs) -> ClientChange:
-        """Let a program on this machine read chats through MCP; it can change nothing."""
+        """Let a program on this machine read chats through MCP; with send, it may also ask an owner to send a message there."""
         named = await self._read_sessions(args.sessions)
         if not named:
             raise CommandRefused("mcp_client_no_sessions", client=args.client)
         async with self._lock:
             state = await self._projected.catch_up()
+            targets = state.targets_of(args.client)
             added = tuple([each for each in named if (args.client, each) not in state.grants])
+            changed = [each for each in named if each in added or (args.send and each not in targets)]
             if len(state.sessions_of(args.client)) + len(added) > MAX_SESSIONS:
                 raise CommandRefused("mcp_client_too_many", client=args.client, number=MAX_SESSIONS)
-            await self._write(*[ClientGrant(args.client, each, caller.id) for each in added])
-            sessions = self._projected.state.sessions_of(args.client)
-        return ClientChange(args.client, sessions, added)
+            await self._write(*[ClientGrant(args.client, each, caller.id, args.send or UNSET) for each in changed])
+            state = self._projected.state
+            return ClientChange(
+                args.client, state.sessions_of(args.client), added, targets=state.targets_of(args.client)
+            )
 
     @command(
         "mcp client-remove <client> [sessions]",
@@ -145,6 +171,34 @@ class McpClients:
             token = self._make_token()
             await self._write(ClientToken(args.client, digest_token(token), caller.id))
         return NewToken(args.client, token)
+
+    @command(
+        "mcp client-send <client> <session> <id> <text>",
+        example="my-editor telegram:42 note-1 'The build is green.'",
+        role=Role.OWNER,
+        effect=ADMINISTERS,
+    )
+    async def ask_to_send(self, args: AskSendArgs) -> MessageState:
+        """Ask an owner, as a program does, if a message is sent; the same id again says how it stands. It needs the running bot."""
+        if self.wishes is None:
+            raise CommandRefused("mcp_send_no_bot")
+        named = await self._read_sessions(args.session)
+        return await self.wishes.ask(replace(args, session=named[0] if len(named) == 1 else args.session))
+
+    @command(
+        "mcp send",
+        chat=("mcp.send",),
+        in_shell=False,
+        form="<id>",
+        role=Role.OWNER,
+        effect=INSIDE,
+        help=CommandHelp(HelpTopic.ADMIN, "How a program's message stands", (",mcp.send 3f09a1b24c5d",)),
+    )
+    async def go_on(self, caller: Caller, args: WishArgs) -> WishNote:
+        """Say how a message stands that a program wants to send here. It is sent after an owner's yes to its card alone."""
+        if self.wishes is None:
+            raise CommandRefused("mcp_send_no_bot")
+        return WishNote(await self.wishes.go_on(caller.required_turn, args.id))
 
     async def _read_sessions(self, text: str) -> list[str]:
         """Return the chats that a text names. Raise `ConfigError` for a name that is none, such as a tape of the system."""

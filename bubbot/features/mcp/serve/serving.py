@@ -7,6 +7,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -16,6 +17,7 @@ from bubbot.errors import AccessError
 from bubbot.features.mcp.serve.facts import CLIENTS_TAPE
 from bubbot.features.mcp.serve.options import ServeOptions
 from bubbot.features.mcp.serve.reading import GrantedTapes
+from bubbot.features.mcp.serve.results import AskSendArgs, MessageState, SendMessageArgs
 from bubbot.features.mcp.serve.server import TapeServer, open_application
 from bubbot.features.mcp.serve.service import digest_token
 from bubbot.features.mcp.serve.state import CLIENTS_PROJECTION, ClientsState
@@ -44,7 +46,8 @@ class Clients:
 
     async def open(self, client: str) -> GrantedTapes:
         """Return what a program may read now. Raise `AccessError` if it may read nothing."""
-        sessions = (await self.read()).sessions_of(client)
+        state = await self.read()
+        sessions = state.sessions_of(client)
         if not sessions:
             raise AccessError(
                 f"the program {client!r} may read no chat: bubbot mcp client-add {client} SESSION lets it read one"
@@ -55,7 +58,14 @@ class Clients:
             workspace=self._context.workspace,
             references=self._options.references,
         )
-        return GrantedTapes(boundary, self._options.views, sessions)
+        return GrantedTapes(
+            boundary, self._options.views, sessions, state.targets_of(client), partial(self._ask_to_send, client)
+        )
+
+    async def _ask_to_send(self, client: str, args: SendMessageArgs) -> MessageState:
+        assert self._context.home is not None
+        asked = AskSendArgs(client, args.session, args.id, args.text)
+        return await self._options.ask_to_send(self._context.home, asked)
 
 
 async def serve_stdio(context: CommandContext, options: ServeOptions, client: str) -> None:

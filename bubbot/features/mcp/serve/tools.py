@@ -27,12 +27,13 @@ from bubbot.features.mcp.serve.answers import (
     Topics,
 )
 from bubbot.features.mcp.serve.reading import GrantedTapes
+from bubbot.features.mcp.serve.results import MessageState, SendMessageArgs
 from bubbot.tool import validate_args
 
 
 @dataclass(frozen=True)
 class ServedTool:
-    """A tool that only reads.
+    """A tool.
 
     Attributes:
         name: its name.
@@ -40,15 +41,17 @@ class ServedTool:
         description: what it does, for models.
         args: the class of its arguments.
         answer: the class of what it answers.
-        read: reads it.
+        read: reads it, or asks.
+        only_reads: it changes nothing.
     """
 
     name: str
     title: str
     description: str
     args: type[Args]
-    answer: type[Answer]
-    read: Callable[[GrantedTapes, Any], Awaitable[Answer]]
+    answer: type[Answer | MessageState]
+    read: Callable[[GrantedTapes, Any], Awaitable[Answer | MessageState]]
+    only_reads: bool = True
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -131,3 +134,22 @@ TOOLS: tuple[ServedTool, ...] = (
         lambda tapes, args: tapes.topics(args),
     ),
 )
+"""The tools that every program has."""
+
+SEND_TOOL = ServedTool(
+    "message.send",
+    "Ask to send a message",
+    "Ask the owner of the bot to send a message to a granted chat. Nothing is sent before the owner has read it whole and said yes, "
+    "which may take hours: the answer says `waiting`. Call again with the same id, session and text to learn how it stands: waiting, "
+    "sent, declined, expired or failed. A new id is a new message.",
+    SendMessageArgs,
+    MessageState,
+    lambda tapes, args: tapes.send(args),
+    only_reads=False,
+)
+"""The tool of programs that may ask to send."""
+
+
+def tools_of(tapes: GrantedTapes) -> tuple[ServedTool, ...]:
+    """Return the tools that a program has now."""
+    return (*TOOLS, SEND_TOOL) if tapes.targets else TOOLS
