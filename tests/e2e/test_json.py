@@ -128,6 +128,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "view remove": ("view", "remove", "default", "telegram:42"),
     "mcp client-add": ("mcp", "client-add", "editor", "telegram:42"),
     "mcp client-list": ("mcp", "client-list"),
+    "mcp client-send": ("mcp", "client-send", "editor", "telegram:42", "one", "hello"),
     "mcp client-token": ("mcp", "client-token", "editor"),
     "mcp client-remove": ("mcp", "client-remove", "editor"),
     "access revoke-reading": ("access", "revoke-reading", "telegram:42", "default"),
@@ -151,7 +152,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "restore accept-loss": ("--home", "restored", "restore", "--accept-loss"),
 }
 """Each command that has a schema, in an order in which each finds what it needs in a used home."""
-REFUSED = {"access approve", "mcp login", "mcp unpin", "reload", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
+REFUSED = {"access approve", "mcp client-send", "mcp login", "mcp unpin", "reload", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
            "restore empty", "restore accept-loss", "task graph", "task resume", "task cancel", "task rerun"}  # fmt: skip
 """They need a person who wrote, a server with a login, a pinned tool, a running bot, a missing or shorter database (tests/e2e/test_backup.py), or a card:
 tests/unit/features/approvals/test_turns.py runs those with one; a test below runs those of a run with one."""

@@ -122,6 +122,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "mcp login": [("mcp", "login", "\x1b[2J")],
     "mcp remove": [("mcp", "remove", "\x1b[2J"), ("mcp", "remove", "evil")],
     "mcp client-add": [("mcp", "client-add", "evil\x1b[2J", "evil"), ("mcp", "client-add", "editor", "evil\x9b")],
+    "mcp client-send": [("mcp", "client-send", "editor", "evil\x1b", "\x9b1", "tea \x1b[2J\u202e")],
     "mcp client-list": [("mcp", "client-list"), ("mcp", "client-list", "--json")],
     "mcp client-token": [("mcp", "client-token", "\x1b[2J")],
     "mcp client-remove": [("mcp", "client-remove", "editor\x9b")],
