@@ -30,7 +30,7 @@ async def check_mcp(home: HomeReader) -> list[Finding]:
         findings.append(Finding("mcp.changed", "warning", cause, f"bubbot mcp pin {server} {tool}"))
     offered = len([*state.offered])
     if servers and not offered:
-        cause = f"[mcp] is on, with {len(servers)} servers, but no tool is pinned: models may call none. Look at the tools, and pin some."
+        cause = "[mcp] is on, but no tool of a server is pinned: models may call none. Look at the tools, and pin some."
         findings.append(Finding("mcp.nothing_pinned", "warning", cause, f"bubbot mcp tools {servers[0].name}"))
     if not servers:
         cause = "[mcp] is on, but there is no server of tools. Add one, with its program or its address."

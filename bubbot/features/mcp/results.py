@@ -275,9 +275,9 @@ class McpServerChange(Struct, frozen=True):
         parts = [say(sentence, name=self.name, reaches=self.reaches, folder=self.workspace)]
         if self.is_program:
             parts.append(say("mcp_with_network" if self.network else "mcp_without_network"))
-        parts.append(say("mcp_look", command=check))
         if not self.enabled:
             parts.append(say("mcp_is_off"))
+        parts.append(say("mcp_look", command=check))  # last: a command with a full stop behind it is another one
         return " ".join(parts)
 
 
