@@ -211,7 +211,8 @@ async def test_a_kill_before_the_card_loses_nothing(scene: Scene, point: str) ->
     await daemon.quiet(scene.server)
     await asyncio.to_thread(bot.run, scene.home, "mcp", "client-send", EDITOR, scene.session, "n1", TEXT)
     assert await daemon.ended() == KILLED, daemon.errors
-    async with scene.bot(), by_stdio(scene.home) as client:
+    async with scene.bot() as daemon, by_stdio(scene.home) as client:
+        await daemon.quiet(scene.server)  # it runs: before, nobody could be asked
         assert await ask(client) == "waiting"
         card = await scene.card()
         scene.alone.press(card["message_id"], keys(card)["Yes"])
@@ -243,6 +244,7 @@ async def test_a_kill_between_yes_and_send_sends_once(scene: Scene, point: str) 
     scene.alone.press(card["message_id"], keys(card)["Yes"])
     assert await daemon.ended() == KILLED, daemon.errors
     async with scene.bot() as daemon, by_stdio(scene.home) as client:
+        await daemon.quiet(scene.server)
         await scene.until_sent()
         assert await until_ended(client) == "sent"
         await daemon.quiet(scene.server)
