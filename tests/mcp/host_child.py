@@ -55,7 +55,8 @@ async def run(home: Path, sandbox: str, seed: int, count: int) -> None:
                     await waiting
             case "kill_child":
                 if host.pid is not None:
-                    os.kill(host.pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):  # an earlier kill may not have been noticed yet
+                        os.kill(host.pid, signal.SIGKILL)
             case "drop":
                 await host.drop(server.name)
             case "idle":

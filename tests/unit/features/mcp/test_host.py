@@ -106,12 +106,14 @@ def play(home: Path, sandbox: str, seed: int, acts: int) -> list[str]:
         text=True,
     )
     assert daemon.stdout is not None
-    done = [daemon.stdout.readline() for _ in range(acts)]
-    assert all(done), f"it ended by itself after {done}"
-    assert list_left(home)
-    daemon.kill()
-    daemon.wait()
-    daemon.stdout.close()
+    try:
+        done = [daemon.stdout.readline() for _ in range(acts)]
+        assert all(done), f"it ended by itself after {done}"
+        assert list_left(home)
+    finally:
+        daemon.kill()
+        daemon.wait()
+        daemon.stdout.close()
     for _ in range(100):
         if not (left := list_left(home)):
             break
