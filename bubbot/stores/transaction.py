@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import StrEnum, auto
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -37,7 +37,7 @@ class Fetch(Protocol):
 _AFTER_SLASH = chr(ord("/") + 1)  # the ids of a fork's forks begin with its own id and a slash
 
 
-class Change(Enum):
+class Change(StrEnum):
     """A change that a transaction collects; changes of one kind are written together, kind by kind in this order."""
 
     INSERT_TAPE = auto()
@@ -47,6 +47,11 @@ class Change(Enum):
     RESET_FORK = auto()
     DELETE_FORK_BATCHES = auto()
     DELETE_FORKS = auto()
+
+
+_CHANGES = tuple(
+    Change
+)  # each message writes several transactions, and an iterator of an enumeration calls Python for each
 
 
 class StoredEnd(NamedTuple):
@@ -141,7 +146,7 @@ class Transaction(ABC):
         self.ends: dict[str, StoredEnd | None] = {}
         self.keys: dict[tuple[str, str], Row | TapeEntry | None] = {}
         self.seq = self.last_tape = 0
-        self._staged: dict[Change, list[Row]] = {change: [] for change in Change}
+        self._staged: dict[Change, list[Row]] = {change: [] for change in _CHANGES}
         self._epochs: dict[str, int] = {}
         self._forks: dict[str, OpenFork] | None = None
 
@@ -199,6 +204,11 @@ class Transaction(ABC):
     def _forget(self) -> None:
         """Forget everything read, after a statement that may have changed it."""
         self.ends, self.keys, self._epochs, self._forks = {}, {}, {}, None
+
+    def _take_staged(self) -> Mapping[Change, Sequence[Row]]:
+        """Return the collected changes, kind by kind in their order; they are no longer collected."""
+        staged, self._staged = self._staged, {change: [] for change in _CHANGES}
+        return staged
 
     def _stage(self, change: Change, *rows: Row) -> None:
         self._staged[change] += rows

@@ -152,7 +152,7 @@ class PostgresTransaction(Transaction):
 
     def _take_changes(self) -> list[tuple[str, Sequence[Any]]]:
         """Return the statements that write the collected changes, which are no longer collected."""
-        staged, self._staged = self._staged, {change: [] for change in Change}
+        staged = self._take_staged()
         blobs, self._blobs = self._blobs, []
         words, self._words = self._words, []
         raised, self._raised = self._raised, {}

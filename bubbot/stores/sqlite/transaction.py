@@ -82,9 +82,8 @@ class SqliteTransaction(Transaction):
         return list(await self._conn.execute_fetchall(sql, values))  # type: ignore[arg-type]  # rows are plain tuples
 
     async def _flush(self) -> None:
-        staged, self._staged = self._staged, {change: [] for change in Change}
         # One after the other: an error may have ended the transaction, and a later statement would start its own.
-        for change, rows in staged.items():
+        for change, rows in self._take_staged().items():
             if rows:
                 await self._conn.executemany(_STATEMENTS[change], rows)
 
