@@ -47,7 +47,9 @@ async def test_the_turn_of_a_node_says_what_was_cut_and_each_attempt_has_its_own
             entry for entry in entries if entry.meta.get("part") == "prompt" and "SEARCH" in entry.payload["content"]
         )
         both = "\n".join(await bench.say(f",why {first.meta['turn']}"))
-        assert both.count("shown in parts") == 2  # two nodes, of which one took two steps
+        steps = re.findall(r"^task:(\w+): step \d", both, re.MULTILINE)  # a quick next node may share the turn
+        assert steps.count("search") == 2
+        assert both.count("shown in parts") == len(set(steps)) >= 2
         assert f"prompt (entry {first.id})" in both
 
 
