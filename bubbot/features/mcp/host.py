@@ -148,7 +148,10 @@ class McpHost:
             if missing := [name for name in names if name not in values]:
                 raise McpFailed(f"the value of its {kind} {missing[0]} is not in this home: add the server again")
         if server.url:
-            tokens = str(self._home / LOGINS / f"{server.name}.json") if server.login else ""
+            tokens = ""
+            if server.login:
+                (self._home / LOGINS).mkdir(mode=0o700, exist_ok=True)
+                tokens = str(self._home / LOGINS / f"{server.name}.json")
             headers = {name: secrets.headers[name] for name in server.headers}
             return ServerPlace(
                 server.name, url=server.url, transport=server.transport, headers=headers, tokens_file=tokens
