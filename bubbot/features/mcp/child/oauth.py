@@ -175,10 +175,13 @@ class StoredLogin(httpx2.Auth):
             place.url, _describe_client("http://127.0.0.1" + CALLBACK_PATH), self._file
         )
         self._refreshing = asyncio.Lock()
-        self._take_up()
+        self._is_read = False
 
     def _take_up(self) -> None:
-        """Go on with what the file holds."""
+        """Go on with what the file holds, if another process has written it, or nobody has read it yet."""
+        if not self._file.read() and self._is_read:
+            return
+        self._is_read = True
         context, content = self._provider.context, self._file.content
         context.current_tokens = content.tokens
         context.client_info = content.client
@@ -195,12 +198,10 @@ class StoredLogin(httpx2.Auth):
         response: httpx2.Response | None = None
         for _ in range(2):
             async with self._refreshing:
-                if self._file.read():
-                    self._take_up()
+                self._take_up()
                 if self._needs_refresh(refused):
                     async with self._file.changing():
-                        if self._file.read():  # another process was faster
-                            self._take_up()
+                        self._take_up()  # another process may have been faster
                         if self._needs_refresh(refused):
                             context.token_expiry_time = 1.0  # whatever the server said about its end
                             refreshing = self._provider.async_auth_flow(request)
@@ -222,12 +223,16 @@ class StoredLogin(httpx2.Auth):
                 break
             refused = access
         assert response is not None
+        raise await self._keep_challenge(response)
+
+    async def _keep_challenge(self, response: httpx2.Response) -> McpFailed:
+        """Keep what the server wants for the login, and return it in words."""
         async with self._file.changing():
             self._file.read()
             self._file.keep_challenge(response)
         if response.status_code == httpx2.codes.FORBIDDEN:
-            raise McpFailed("it wants a login with further rights", needs_login=True)
-        raise McpFailed("its login has ended" if self._file.content.tokens else "it wants a login", needs_login=True)
+            return McpFailed("it wants a login with further rights", needs_login=True)
+        return McpFailed("its login has ended" if self._file.content.tokens else "it wants a login", needs_login=True)
 
     def _needs_refresh(self, refused: str) -> bool:
         """Return true if the token has ended, or is the one that the server did not take, and another one can be had."""
