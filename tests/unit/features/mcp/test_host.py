@@ -87,7 +87,7 @@ async def test_a_program_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 async def test_a_server_that_wants_a_login_says_so_before_there_ever_was_one(tmp_path: Path) -> None:
     async with login_server() as server, open_host(tmp_path) as host:
-        place = ServerAdded("x", (), server.url, "auto", False, (), (), (), True, "terminal")  # noqa: FBT003 - fields
+        place = ServerAdded("x", (), server.url, "auto", False, (), (), (), True, "terminal")
         with pytest.raises(McpFailed, match="it wants a login") as failure:
             await host.list_tools(place)
         assert failure.value.needs_login
