@@ -15,9 +15,9 @@ from bubbot.formatting import escape_markdown, fence, replace_controls, show_det
 from bubbot.shell_command import Argument
 from bubbot.tape.entry import JsonObject
 
-SHOWN_DIGITS = 12
-"""Digits of a digest that people see and type."""
-MIN_DIGITS = 8
+SHOWN_DIGITS = 32
+"""Digits of a digest that people see and copy. A server that knows two tools with the same digits shows one and has the other
+pinned: for 12 digits it finds them in a minute."""
 MAX_BRIEF_CHARS = 100
 NAME, NAME_FORM = r"^[a-z0-9_-]{1,32}\Z", "1 to 32 small letters, digits, _ and -"
 
@@ -160,9 +160,9 @@ class PinArgs(ServerToolArgs, frozen=True):
     digest: Annotated[
         str,
         Meta(
-            description="the digest that was shown, at least 8 digits of it: what is pinned is what you saw; without it the tool is only shown",
-            pattern=r"^([0-9a-f]{8,64})?\Z",
-            extra={"form": "8 to 64 digits of a digest in hex"},
+            description="the digest that was shown, at least 32 digits of it: what is pinned is what you saw; without it the tool is only shown",
+            pattern=r"^([0-9a-f]{32,64})?\Z",
+            extra={"form": "32 to 64 digits of a digest in hex"},
         ),
     ] = ""
     reads: Annotated[bool, Meta(description="it only reads, whatever its arguments: you vouch for that")] = False

@@ -270,7 +270,7 @@ class McpService:
         "mcp pin <server> <tool> [digest]",
         chat=("mcp.pin",),
         form="<server> <tool> [digest]",
-        example="docs search 3f09a1b2c4d5 --reads",
+        example="docs search 3f09a1b2c4d5e6f708192a3b4c5d6e7f --reads",
         role=Role.OWNER,
         effect=ADMINISTERS,
         is_direct=True,
@@ -278,7 +278,7 @@ class McpService:
         help=CommandHelp(
             HelpTopic.ADMIN,
             "Let models call a tool",
-            (",mcp.pin docs search", ",mcp.pin docs search reads=yes digest=3f09a1b2c4d5"),
+            (",mcp.pin docs search", ",mcp.pin docs search reads=yes digest=3f09a1b2c4d5e6f708192a3b4c5d6e7f"),
         ),
     )
     async def pin(self, caller: Caller, args: PinArgs) -> McpToolChange:
