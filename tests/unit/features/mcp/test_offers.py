@@ -66,7 +66,7 @@ def test_a_server_cannot_choose_lines_that_take_long_to_compare() -> None:
     assert (found[0], found[-1], len(found)) == (f"- {before[0]}", f"+ {after[-1]}", 201)
     assert find_difference(before, before) == ()
     assert len(find_difference(["x" * 5_000], ["x" * 5_000 + "y"])) == 2
-    assert find_difference(["---", "+++"], ["+++", "---"]) == ("- ---", "+ ---")
+    assert find_difference(["---", "+++"], ["+++", "---"]) == ("+ +++", "- +++")
 
 
 @pytest.mark.parametrize(
