@@ -23,6 +23,7 @@ from bubbot.features.mcp.facts import ServerAdded
 from bubbot.features.mcp.offers import OfferedTools
 from bubbot.features.mcp.secrets import McpSecrets
 from bubbot.features.mcp.settings import McpSettings
+from bubbot.log import Redactor
 from bubbot.sandbox.sandbox import (
     ProgramLimits,
     Sandbox,
@@ -70,6 +71,7 @@ class McpHost:
         self._child: _Child | None = None
         self._starting = asyncio.Lock()
         self._sandboxes: dict[ServerSandbox, Sandbox] = {}
+        self._redactors: dict[str, Redactor] = {}
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self.starts = 0
@@ -122,7 +124,8 @@ class McpHost:
             state=state,
         )
         answer = await self._ask(request)
-        return answer.reply or ToolReply()
+        reply = answer.reply or ToolReply()
+        return msgspec.structs.replace(reply, text=self._redact(server.name, reply.text))
 
     async def drop(self, name: str) -> None:
         """Close the connection to a server, if there is one."""
@@ -143,6 +146,7 @@ class McpHost:
     async def find_place(self, server: ServerAdded) -> ServerPlace:
         """Return how a server is reached, with its secrets. Raise `McpFailed`."""
         secrets = await asyncio.to_thread(self._secrets.find, server.name)
+        self._redactors[server.name] = Redactor(tuple(secrets.values))
         kept = {"header": (server.headers, secrets.headers), "variable": (server.env, secrets.env)}
         for kind, (names, values) in kept.items():
             if missing := [name for name in names if name not in values]:
@@ -186,8 +190,14 @@ class McpHost:
             if child is self._child and not child.is_busy:
                 self._idle = asyncio.get_running_loop().call_later(self._find_settings().idle, self._end_idle)
         if (failure := answer.failure) is not None:
-            raise McpFailed(failure.reason, is_gone=failure.is_gone, needs_login=failure.needs_login)
+            reason = self._redact(request.place.name if request.place is not None else "", failure.reason)
+            raise McpFailed(reason, is_gone=failure.is_gone, needs_login=failure.needs_login)
         return answer
+
+    def _redact(self, name: str, text: str) -> str:
+        """Return words of a server without the secrets that it got: they would reach the tape, and whoever serves the model."""
+        redactor = self._redactors.get(name)
+        return text if redactor is None else redactor(text)
 
     async def _find_child(self) -> _Child:
         async with self._starting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -52,7 +53,9 @@ class ServerArgs(Args, frozen=True):
         if replace_controls(self.command) != self.command or "\n" in self.command:
             return "command has no control characters"
         if self.is_address:
-            return "network and read are for programs, not for addresses" if self.network or self.read else ""
+            return _find_address_problem(self.command.strip()) or (
+                "network and read are for programs, not for addresses" if self.network or self.read else ""
+            )
         if self.transport != "auto":
             return "transport is for addresses, not for programs"
         try:
@@ -76,6 +79,19 @@ class ServerArgs(Args, frozen=True):
     def argv(self) -> tuple[str, ...]:
         """The program and its arguments; empty for an address."""
         return () if self.is_address else tuple(shlex.split(self.command))
+
+
+def _find_address_problem(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        has_host, _ = bool(parts.hostname), parts.port
+    except ValueError as error:
+        return f"command is no address ({error}): write https://HOST/PATH"
+    if not has_host or " " in address:
+        return f"command begins as an address, and {address[:100]!r} is none: write https://HOST/PATH"
+    if parts.username is not None:
+        return "command has a name or password in its address, which would stand on the tape: send it as a header (bubbot mcp add --header)"
+    return ""
 
 
 class TypedServerArgs(ServerArgs, frozen=True):

@@ -409,9 +409,11 @@ class McpService:
         async with self._lock:
             await self.catch_up()
             server = self._find_server(args.name)
-            await self._projected.append(ServerRemoved(server.name, caller.place))
+            # Before the fact: who knows no server cannot remove what is left of one.
             await asyncio.to_thread(self.secrets.put, server.name, None)
-            (self.rules.home / LOGINS / f"{server.name}.json").unlink(missing_ok=True)
+            for left in (self.rules.home / LOGINS).glob(f"{server.name}.*"):
+                left.unlink(missing_ok=True)
+            await self._projected.append(ServerRemoved(server.name, caller.place))
         if self._host is not None:
             await self._host.drop(server.name)
         self._looked.pop(server.name, None)

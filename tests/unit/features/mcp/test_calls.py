@@ -16,17 +16,18 @@ from typing import Any
 import pytest
 
 from bubbot import log
-from bubbot.errors import ValueInvalid
+from bubbot.errors import StoreUnavailable, ValueInvalid
 from bubbot.features.approvals.decision import MAX_BITS
 from bubbot.features.mcp.facts import MCP_TAPE, InputWanted, WantedInput
-from bubbot.features.mcp.host import FOLDERS
-from bubbot.features.mcp.results import AnswerArgs, SentServerArgs, ServerArgs
+from bubbot.features.mcp.host import FOLDERS, LOGINS
+from bubbot.features.mcp.results import AnswerArgs, NameArgs, SentServerArgs, ServerArgs
 from bubbot.features.mcp.secrets import SECRETS_FILE, ServerSecrets
 from bubbot.features.otel.settings import OtelSettings
+from bubbot.tape.projection import ProjectedTape
 from bubbot.tape.query import TapeQuery
 from tests.callers import by
 from tests.mcp.benches import ACTING, READABLE, SCRIPTED, McpBench, call, http_server, mcp_bench, rule
-from tests.mcp.raw_http import behave, serving
+from tests.mcp.raw_http import RawRequest, behave, misbehave, serving
 
 
 def script(*rules: dict[str, Any]) -> dict[str, Any]:
@@ -241,7 +242,8 @@ async def test_a_variable_arrives_at_its_program_alone(tmp_path: Path) -> None:
         await bench.say("look")
         *names, value = (await bench.results())[-1].splitlines()[1].split()
         assert "NOTES_KEY" in names
-        assert value == "hunter2-hunter2"
+        assert value == "[redacted]"  # it arrived, and neither the tape nor the model gets it
+    assert find_holding(tmp_path, "hunter2-hunter2") == [SECRETS_FILE]
 
 
 @pytest.mark.parametrize("program", ["./server", "bin/server --all", "~/server", "../server"])
@@ -251,6 +253,62 @@ def test_a_program_is_named_by_a_whole_path_or_a_bare_name(program: str) -> None
     assert repr(program.split(maxsplit=1)[0]) in problem
     assert ServerArgs("notes", "/srv/server").find_problem() == ""
     assert ServerArgs("notes", "uvx server/notes").find_problem() == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("https://", "is none: write https://HOST/PATH"),
+        ("https:///mcp", "is none: write https://HOST/PATH"),
+        ("http://[::1/mcp", "command is no address (Invalid IPv6 URL)"),
+        ("https://docs.example:port/mcp", "command is no address (Port could not be cast"),
+        ("https://docs.example/a b", "is none: write https://HOST/PATH"),
+        ("https://ann:hunter2@docs.example/mcp", "send it as a header"),
+        ("https://docs.example/mcp", ""),
+        ("http://[::1]:8080/mcp?a=b", ""),
+    ],
+)
+def test_what_is_no_address_or_holds_a_password_is_refused(address: str, problem: str) -> None:
+    found = ServerArgs("docs", address).find_problem()
+    assert problem in found if problem else found == ""
+    assert "hunter2" not in found
+
+
+async def test_a_secret_that_a_server_says_is_not_repeated(tmp_path: Path) -> None:
+    async def repeat(request: RawRequest) -> None:
+        error = {"code": -32000, "message": f"no such key: {request.headers['authorization']}"}
+        await request.answer(json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "error": error}).encode())
+
+    rules = script(rule("work", call("mcp_docs_work"), {"text": "worked"}))
+    async with serving(misbehave(repeat)) as server, mcp_bench(tmp_path, rules) as bench:
+        sent = SentServerArgs("docs", server.url(), headers={"Authorization": "Bearer hunter2-hunter2"})
+        await bench.service.add(by("terminal"), sent)
+        await bench.pin("work", "docs", reads="yes")
+        await bench.say("work")
+        assert "no such key: [redacted]" in (await bench.results())[-1]
+    assert find_holding(tmp_path, "hunter2") == [SECRETS_FILE]
+
+
+async def test_a_removal_that_is_cut_off_leaves_no_secret_and_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("the disk is full")
+
+    async with mcp_bench(tmp_path) as bench:
+        sent = SentServerArgs("docs", "https://docs.example", headers={"X-Key": "hunter2-hunter2"}, login=True)
+        await bench.service.add(by("terminal"), sent)
+        await asyncio.to_thread((tmp_path / LOGINS).mkdir)
+        for ending in ("json", "lock"):
+            await asyncio.to_thread((tmp_path / LOGINS / f"docs.{ending}").write_text, "{}")
+        with monkeypatch.context() as patched:
+            patched.setattr(ProjectedTape, "append", fail)
+            with pytest.raises(StoreUnavailable):
+                await bench.service.remove(by("terminal"), NameArgs("docs"))
+        assert find_holding(tmp_path, "hunter2") == []
+        assert [*(tmp_path / LOGINS).iterdir()] == []
+        await bench.service.remove(by("terminal"), NameArgs("docs"))
+        assert len((await bench.service.catch_up()).servers) == 0
 
 
 async def test_an_address_to_open_is_shown_as_text_and_the_call_goes_on(tmp_path: Path) -> None:
