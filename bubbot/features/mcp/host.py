@@ -33,6 +33,7 @@ from bubbot.sandbox.sandbox import (
     make_workspace,
     program_environment,
 )
+from bubbot.settings.environment import network_variables
 
 log = logging.getLogger(__name__)
 
@@ -344,7 +345,7 @@ class _Child:
 
 
 async def _start_child() -> _Child:
-    """Start a child: its own group, no environment of ours, and killed by the kernel if this process dies."""
+    """Start a child: its own group, of our environment proxies and certificates only, and killed by the kernel if this process dies."""
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", CHILD, str(os.getpid())),
@@ -354,7 +355,7 @@ async def _start_child() -> _Child:
             limit=MAX_LINE_BYTES,
             close_fds=True,
             start_new_session=True,
-            env={"LANG": "C.UTF-8", "PYTHONIOENCODING": "utf-8"},
+            env={"LANG": "C.UTF-8", "PYTHONIOENCODING": "utf-8", **network_variables()},
         )
     except OSError as error:
         raise McpFailed(f"the process that holds the connections could not be started: {error.strerror}") from error
