@@ -104,6 +104,8 @@ async def test_a_tool_is_added_looked_at_pinned_called_and_its_words_are_the_wor
         digest = (await bench.type(",mcp.pin acting search")).rpartition("search ")[2].split()[0]
         assert "digest" in await bench.type(f",mcp.pin acting search digest={digest[:12]}")
         assert offered(bench) == []  # a server could know another tool with these digits
+        assert "has another digest now than" in await bench.type(f",mcp.pin acting search digest={digest[::-1]}")
+        assert offered(bench) == []
         await bench.say("find it again")
         assert (await bench.results())[-1].startswith("there is no mcp_acting_search")
 
