@@ -92,6 +92,11 @@ class Caller:
     turn: Turn | None = None
     context: CommandContext | None = None
 
+    @property
+    def place(self) -> str:
+        """`terminal`, or the channel; not who it is: what somebody decided there holds on if they are forgotten."""
+        return self.id.partition(":")[0]
+
     @classmethod
     def of_turn(cls, turn: Turn, *, has_confirmed: bool = False) -> Caller:
         """Return the person who typed a command in a turn, or for whom its model calls a tool."""

@@ -230,8 +230,7 @@ class Inbox:
     async def record_migration(self, migration: ChatMigration) -> None:
         """Record that a chat continues under another id."""
         move = ChatMoved(migration.chat, migration.to, migration.time).to_entry(key=migration.external_id)
-        await self._migrations.follow(await self._tape.append([move], if_absent=True))
-        await self._migrations.write_checkpoint()
+        await self._migrations.append(move, if_absent=True)
 
     async def read_migrations(self) -> ChatMigrations:
         """Return the chats that moved; it follows later moves."""

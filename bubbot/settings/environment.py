@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
+from urllib.parse import urlsplit
 
 from bubbot.errors import ConfigError
 
@@ -22,6 +23,31 @@ SECRET_KEY = re.compile(r"(^|_)(token|secret|password|key)$")
 def read_variables() -> Mapping[str, str]:
     """Return the current environment."""
     return os.environ  # noqa: TID251 - this is the file that may
+
+
+NETWORK_VARIABLES = (
+    *(f"{name}_proxy" for name in ("http", "https", "all", "no")),
+    *(f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+)
+"""What a process needs of the environment to reach others as this one does: proxies and certificates."""
+
+
+def network_variables() -> dict[str, str]:
+    """Return these variables, those that are set."""
+    return {name: value for name in NETWORK_VARIABLES if (value := read_variables().get(name))}
+
+
+def find_proxy(address: str) -> str | None:
+    """Return the proxy that the environment names for an address; None if it names none."""
+    # Imported here: it loads a client for HTTP, which most commands do not need.
+    from urllib.request import getproxies, proxy_bypass
+
+    parts, proxies = urlsplit(address), getproxies()
+    proxy, host = proxies.get(parts.scheme) or proxies.get("all"), parts.hostname or ""
+    if not proxy or proxy_bypass(host) or proxy_bypass(f"{host}:{parts.port}"):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def default_home() -> Path:

@@ -55,6 +55,11 @@ class MergeResult:
     delta: tuple[TapeEntry, ...]
     staged: Mapping[str, tuple[TapeEntry, ...]]
 
+    @property
+    def has_erased(self) -> bool:
+        """True if it erased a tape, or entries: what was read before may hold them."""
+        return any(entry.name in TapeErased.EVENTS for entry in self.delta)
+
 
 class OpeningFork:
     """A fork that is being opened: `await` it to get it, or use it as `async with`.

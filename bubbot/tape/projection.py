@@ -19,7 +19,7 @@ import msgspec
 
 from bubbot.errors import TapeCorrupt
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
-from bubbot.tape.fact import FactState, decode_state, encode_state, find_cited
+from bubbot.tape.fact import Fact, FactState, decode_state, encode_state, find_cited
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery
 from bubbot.tape.references import EntryId
@@ -271,6 +271,17 @@ class ProjectedTape(Generic[S]):
             return False  # ids ascend, except for entries whose keys were stored before
         self._apply(entries)
         return True
+
+    async def append(self, *facts: Fact | TapeEntry, if_absent: bool = False) -> tuple[TapeEntry, ...]:
+        """Append facts in one batch and fold them; return the stored entries (see `TapeStore.append`).
+
+        A checkpoint that is due is written before: the facts count once they are stored, even if it fails.
+        """
+        entries = [fact.to_entry() if isinstance(fact, Fact) else fact for fact in facts]
+        await self.write_checkpoint()
+        stored = await self._tape.append(entries, if_absent=if_absent)
+        await self.follow(stored)
+        return stored
 
     async def write_checkpoint(self, head: int = 0, *, force: bool = False) -> bool:
         """Write a checkpoint if enough facts came since the last one; return true if one was written.

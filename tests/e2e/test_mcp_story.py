@@ -82,7 +82,7 @@ async def play(platform: str, home: Path) -> str:
         await walk(stage, notes, server)
         assert notes.notes == ["Milk"]
         told = stage.transcript().replace(server.url(), SHOWN)
-        return re.sub(r"(notes/add@[0-9a-f]{12})[0-9a-f]+", r"\1…", told)
+        return re.sub(r"(notes/add@[0-9a-f]{32})[0-9a-f]+", r"\1…", told)
 
 
 async def walk(stage: Stage, notes: NotesServer, server: RawServer) -> None:
@@ -113,7 +113,7 @@ async def walk(stage: Stage, notes: NotesServer, server: RawServer) -> None:
 async def pin(stage: Stage, times: int) -> None:
     """Look at the tool, and type the command that it shows."""
     stage.say(stage.alone, "Ada", "/mcp_pin notes add")
-    command = re.compile(r"/mcp\\?_pin notes add [0-9a-f]{12}")  # Discord shows no underscore as it is
+    command = re.compile(r"/mcp\\?_pin notes add [0-9a-f]{32}")  # Discord shows no underscore as it is
     await stage.until_said(stage.alone, "pin notes add", times)
     shown = [found[0] for text in stage.texts(stage.alone) for found in command.finditer(text)]
     stage.say(stage.alone, "Ada", shown[-1].replace("\\", ""))

@@ -22,8 +22,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bubbot.errors import ModelRefused, ModelUnavailable
-from bubbot.models.openai.proxies import find_proxy, load_certificates
+from bubbot.models.openai.proxies import load_certificates
 from bubbot.ports.model import ModelReply, ModelRequest
+from bubbot.settings.environment import find_proxy
 from tests.e2e.provider_server import Answer, listening, read_request, serving
 from tests.e2e.proxy_server import proxying
 from tests.e2e.test_openai_direct import HELLO, REQUEST, Plays, answered, asking, chunk

@@ -832,13 +832,11 @@ class AccessService:
         return now
 
     async def _write(self, *facts: Fact | TapeEntry) -> None:
-        await self._projected.write_checkpoint()  # first: what is written below counts even if this fails
         try:
-            stored = await self._tape.append([fact.to_entry() if isinstance(fact, Fact) else fact for fact in facts])
+            await self._projected.append(*facts)
         except BaseException:
             self._is_current = False  # the append may have succeeded anyway: the next change reads the tape again
             raise
-        await self._projected.follow(stored)
         self._state = self._projected.state.drop_before(self._now() - CODE_RETENTION)
 
     async def _welcome(self, channel: str, sender_id: str) -> None:

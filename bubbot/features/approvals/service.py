@@ -124,7 +124,7 @@ class ApprovalService:
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn."""
-        if "tape/erased" in [entry.name for entry in result.delta]:
+        if result.has_erased:
             await self._projected.load()
         elif facts := result.staged.get(APPROVALS_TAPE):
             await self._projected.follow(facts)

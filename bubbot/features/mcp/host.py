@@ -23,6 +23,7 @@ from bubbot.features.mcp.facts import ServerAdded
 from bubbot.features.mcp.offers import OfferedTools
 from bubbot.features.mcp.secrets import McpSecrets
 from bubbot.features.mcp.settings import McpSettings
+from bubbot.log import Redactor
 from bubbot.sandbox.sandbox import (
     ProgramLimits,
     Sandbox,
@@ -32,6 +33,7 @@ from bubbot.sandbox.sandbox import (
     make_workspace,
     program_environment,
 )
+from bubbot.settings.environment import network_variables
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ class McpHost:
         self._child: _Child | None = None
         self._starting = asyncio.Lock()
         self._sandboxes: dict[ServerSandbox, Sandbox] = {}
+        self._redactors: dict[str, Redactor] = {}
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self.starts = 0
@@ -122,7 +125,8 @@ class McpHost:
             state=state,
         )
         answer = await self._ask(request)
-        return answer.reply or ToolReply()
+        reply = answer.reply or ToolReply()
+        return msgspec.structs.replace(reply, text=self._redact(server.name, reply.text))
 
     async def drop(self, name: str) -> None:
         """Close the connection to a server, if there is one."""
@@ -143,12 +147,16 @@ class McpHost:
     async def find_place(self, server: ServerAdded) -> ServerPlace:
         """Return how a server is reached, with its secrets. Raise `McpFailed`."""
         secrets = await asyncio.to_thread(self._secrets.find, server.name)
+        self._redactors[server.name] = Redactor(tuple(secrets.values))
         kept = {"header": (server.headers, secrets.headers), "variable": (server.env, secrets.env)}
         for kind, (names, values) in kept.items():
             if missing := [name for name in names if name not in values]:
                 raise McpFailed(f"the value of its {kind} {missing[0]} is not in this home: add the server again")
         if server.url:
-            tokens = str(self._home / LOGINS / f"{server.name}.json") if server.login else ""
+            tokens = ""
+            if server.login:
+                (self._home / LOGINS).mkdir(mode=0o700, exist_ok=True)
+                tokens = str(self._home / LOGINS / f"{server.name}.json")
             headers = {name: secrets.headers[name] for name in server.headers}
             return ServerPlace(
                 server.name, url=server.url, transport=server.transport, headers=headers, tokens_file=tokens
@@ -183,8 +191,14 @@ class McpHost:
             if child is self._child and not child.is_busy:
                 self._idle = asyncio.get_running_loop().call_later(self._find_settings().idle, self._end_idle)
         if (failure := answer.failure) is not None:
-            raise McpFailed(failure.reason, is_gone=failure.is_gone, needs_login=failure.needs_login)
+            reason = self._redact(request.place.name if request.place is not None else "", failure.reason)
+            raise McpFailed(reason, is_gone=failure.is_gone, needs_login=failure.needs_login)
         return answer
+
+    def _redact(self, name: str, text: str) -> str:
+        """Return words of a server without the secrets that it got: they would reach the tape, and whoever serves the model."""
+        redactor = self._redactors.get(name)
+        return text if redactor is None else redactor(text)
 
     async def _find_child(self) -> _Child:
         async with self._starting:
@@ -331,7 +345,7 @@ class _Child:
 
 
 async def _start_child() -> _Child:
-    """Start a child: its own group, no environment of ours, and killed by the kernel if this process dies."""
+    """Start a child: its own group, of our environment proxies and certificates only, and killed by the kernel if this process dies."""
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", CHILD, str(os.getpid())),
@@ -341,7 +355,7 @@ async def _start_child() -> _Child:
             limit=MAX_LINE_BYTES,
             close_fds=True,
             start_new_session=True,
-            env={"LANG": "C.UTF-8", "PYTHONIOENCODING": "utf-8"},
+            env={"LANG": "C.UTF-8", "PYTHONIOENCODING": "utf-8", **network_variables()},
         )
     except OSError as error:
         raise McpFailed(f"the process that holds the connections could not be started: {error.strerror}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from pathlib import Path
 
 from bubbot.features.mcp.child.oauth import ClientIdentity, login
 from bubbot.features.mcp.child.values import ServerPlace
@@ -15,7 +14,6 @@ from bubbot.texts import Texts
 
 async def log_in(place: ServerPlace, identity: ClientIdentity, port: int, texts: Texts) -> None:
     """Show the address to open, and wait until the browser has come back, here or as a pasted address. Raise `McpFailed`."""
-    Path(place.tokens_file).parent.mkdir(mode=0o700, exist_ok=True)
 
     async def show_url(url: str) -> None:
         sys.stderr.write(f"{texts.say('mcp_open_address')}\n\n{printable(url)}\n\n")

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
@@ -20,9 +21,13 @@ MAX_DESCRIPTION_CHARS = 20_000
 MAX_NAME_CHARS = 64
 """Characters of a name that providers take."""
 MAX_DIFFERENCE_LINES = 200
+MAX_COMPARED_LINES = 2_000
+"""Lines of a description and schema that are compared; those after them are shown as gone, or new."""
 MAX_LINE_CHARS = 1_000
 _MARK_DIGITS = 8
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9._/:-]{1,256}")
+"""A name of a tool that is no other text in a shell, in Markdown, on a page, and in the line about the source of a result."""
 
 
 class OfferedTools(Struct, frozen=True):
@@ -68,11 +73,18 @@ def describe_offer(description: str, schema: Mapping[str, Any], hints: Mapping[s
 
 
 def find_difference(before: list[str], after: list[str]) -> tuple[str, ...]:
-    """Return the lines that went, after `-`, and that came, after `+`, in their order; very many are cut in the middle."""
-    # Imported here: few tools ever change.
-    from difflib import ndiff
+    """Return the lines that went, after `-`, and that came, after `+`, in their order; very many are cut in the middle.
 
-    found = [line[:MAX_LINE_CHARS].rstrip() for line in ndiff(before, after) if line[0] in "+-"]
+    Whole lines are compared: to look for similar ones takes minutes for 200 lines that a server chooses.
+    """
+    # Imported here: few tools ever change.
+    from difflib import unified_diff
+
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    old, new = before[same:], after[same:]
+    changes = [*unified_diff(old[:MAX_COMPARED_LINES], new[:MAX_COMPARED_LINES], n=0, lineterm="")][2:]
+    changes += [*(f"-{line}" for line in old[MAX_COMPARED_LINES:]), *(f"+{line}" for line in new[MAX_COMPARED_LINES:])]
+    found = [f"{line[0]} {line[1:MAX_LINE_CHARS]}".rstrip() for line in changes if line[0] in "+-"]
     if len(found) <= MAX_DIFFERENCE_LINES:
         return tuple(found)
     half = MAX_DIFFERENCE_LINES // 2
@@ -81,6 +93,8 @@ def find_difference(before: list[str], after: list[str]) -> tuple[str, ...]:
 
 def find_offer_problem(offered: OfferedTool, key: str) -> str:
     """Say why a tool cannot be pinned, in words that follow its name; empty if it can. `key` is the argument for keys of calls."""
+    if not _SAFE_NAME.fullmatch(offered.name):
+        return "its name has other characters than letters, digits and . _ - / :, which commands and messages cannot show as they are"
     if len(offered.description) > MAX_DESCRIPTION_CHARS:
         return f"its description has more than {MAX_DESCRIPTION_CHARS} characters"
     if len(json.dumps(offered.schema)) > MAX_SCHEMA_CHARS:

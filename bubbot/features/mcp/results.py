@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
@@ -15,9 +16,9 @@ from bubbot.formatting import escape_markdown, fence, replace_controls, show_det
 from bubbot.shell_command import Argument
 from bubbot.tape.entry import JsonObject
 
-SHOWN_DIGITS = 12
-"""Digits of a digest that people see and type."""
-MIN_DIGITS = 8
+SHOWN_DIGITS = 32
+"""Digits of a digest that people see and copy. A server that knows two tools with the same digits shows one and has the other
+pinned: for 12 digits it finds them in a minute."""
 MAX_BRIEF_CHARS = 100
 NAME, NAME_FORM = r"^[a-z0-9_-]{1,32}\Z", "1 to 32 small letters, digits, _ and -"
 
@@ -52,7 +53,9 @@ class ServerArgs(Args, frozen=True):
         if replace_controls(self.command) != self.command or "\n" in self.command:
             return "command has no control characters"
         if self.is_address:
-            return "network and read are for programs, not for addresses" if self.network or self.read else ""
+            return _find_address_problem(self.command.strip()) or (
+                "network and read are for programs, not for addresses" if self.network or self.read else ""
+            )
         if self.transport != "auto":
             return "transport is for addresses, not for programs"
         try:
@@ -76,6 +79,19 @@ class ServerArgs(Args, frozen=True):
     def argv(self) -> tuple[str, ...]:
         """The program and its arguments; empty for an address."""
         return () if self.is_address else tuple(shlex.split(self.command))
+
+
+def _find_address_problem(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        has_host, _ = bool(parts.hostname), parts.port
+    except ValueError as error:
+        return f"command is no address ({error}): write https://HOST/PATH"
+    if not has_host or " " in address:
+        return f"command begins as an address, and {address[:100]!r} is none: write https://HOST/PATH"
+    if parts.username is not None:
+        return "command has a name or password in its address, which would stand on the tape: send it as a header (bubbot mcp add --header)"
+    return ""
 
 
 class TypedServerArgs(ServerArgs, frozen=True):
@@ -160,9 +176,9 @@ class PinArgs(ServerToolArgs, frozen=True):
     digest: Annotated[
         str,
         Meta(
-            description="the digest that was shown, at least 8 digits of it: what is pinned is what you saw; without it the tool is only shown",
-            pattern=r"^([0-9a-f]{8,64})?\Z",
-            extra={"form": "8 to 64 digits of a digest in hex"},
+            description="the digest that was shown, at least 32 digits of it: what is pinned is what you saw; without it the tool is only shown",
+            pattern=r"^([0-9a-f]{32,64})?\Z",
+            extra={"form": "32 to 64 digits of a digest in hex"},
         ),
     ] = ""
     reads: Annotated[bool, Meta(description="it only reads, whatever its arguments: you vouch for that")] = False

@@ -28,6 +28,12 @@ class ServerSecrets(Struct, frozen=True):
     headers: Mapping[str, str] = {}
     env: Mapping[str, str] = {}
 
+    @property
+    def values(self) -> Iterator[str]:
+        """What nobody may read; of a header such as `Bearer …` its last word, too: that is the secret, whatever stands before it."""
+        yield from (*self.headers.values(), *self.env.values())
+        yield from (value.rpartition(" ")[2] for value in self.headers.values())
+
 
 class McpSecrets:
     """The secrets by servers. The log hides what was read or written here."""
@@ -54,7 +60,7 @@ class McpSecrets:
             kept = {name: each for name, each in self._read().items() if name != server}
             if secrets is not None and (secrets.headers or secrets.env):
                 kept[server] = secrets
-            log.hide(tuple(_list_values(kept)))
+            _hide(kept)
             try:
                 replace_file(self._path, json.dumps(msgspec.to_builtins(kept)).encode())
             except OSError as error:
@@ -73,12 +79,9 @@ class McpSecrets:
             raise ConfigError(
                 f"{self._path}, the secrets of servers, is damaged: remove it, and add the servers again with their headers and variables"
             ) from error
-        log.hide(tuple(_list_values(found)))
+        _hide(found)
         return found
 
 
-def _list_values(secrets: Mapping[str, ServerSecrets]) -> Iterator[str]:
-    for each in secrets.values():
-        yield from (*each.headers.values(), *each.env.values())
-        # A header such as `Bearer …`: its last word is the secret, whatever stands before it.
-        yield from (value.rpartition(" ")[2] for value in each.headers.values())
+def _hide(secrets: Mapping[str, ServerSecrets]) -> None:
+    log.hide(tuple([value for each in secrets.values() for value in each.values]))

@@ -51,7 +51,6 @@ from bubbot.features.mcp.secrets import McpSecrets, ServerSecrets
 from bubbot.features.mcp.settings import McpSettings
 from bubbot.features.mcp.state import MCP_PROJECTION, McpState
 from bubbot.ports.channel import Role
-from bubbot.tape.fact import Fact
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
@@ -96,11 +95,10 @@ class McpService:
         projections: ProjectionRunner | None = None,
     ) -> None:
         """Read nothing yet; see `load`. `host` is that of the running bot; without one each command has its own."""
-        self._tape = open_tape(MCP_TAPE)
         self.rules = rules
         self.secrets = McpSecrets(rules.home)
         self._host = host
-        self._projected = (projections or ProjectionRunner()).project(MCP_PROJECTION, self._tape)
+        self._projected = (projections or ProjectionRunner()).project(MCP_PROJECTION, open_tape(MCP_TAPE))
         self._lock = asyncio.Lock()
         self._looked: dict[str, tuple[int, float]] = {}
 
@@ -158,7 +156,7 @@ class McpService:
             tuple(sent.env),
             tuple(sent.headers),
             sent.login,
-            _find_place(caller),
+            caller.place,
         )
         async with self._lock:
             state = await self.catch_up()
@@ -167,7 +165,7 @@ class McpService:
                 raise CommandRefused("mcp_server_exists", name=args.name)
             # Before the fact: a server without the secrets that it needs would be reached without them.
             await asyncio.to_thread(self.secrets.put, args.name, ServerSecrets(sent.headers, sent.env))
-            await self._write(fact)
+            await self._projected.append(fact)
         log.info("server added", extra={"action": "mcp.added", "server": args.name})
         self.rules.on_changed()
         reached = McpServer.of(fact)
@@ -272,7 +270,7 @@ class McpService:
         "mcp pin <server> <tool> [digest]",
         chat=("mcp.pin",),
         form="<server> <tool> [digest]",
-        example="docs search 3f09a1b2c4d5 --reads",
+        example="docs search 3f09a1b2c4d5e6f708192a3b4c5d6e7f --reads",
         role=Role.OWNER,
         effect=ADMINISTERS,
         is_direct=True,
@@ -280,7 +278,7 @@ class McpService:
         help=CommandHelp(
             HelpTopic.ADMIN,
             "Let models call a tool",
-            (",mcp.pin docs search", ",mcp.pin docs search reads=yes digest=3f09a1b2c4d5"),
+            (",mcp.pin docs search", ",mcp.pin docs search reads=yes digest=3f09a1b2c4d5e6f708192a3b4c5d6e7f"),
         ),
     )
     async def pin(self, caller: Caller, args: PinArgs) -> McpToolChange:
@@ -331,9 +329,9 @@ class McpService:
                 args.once,
                 args.key,
                 args.probe,
-                _find_place(caller),
+                caller.place,
             )
-            await self._write(fact)
+            await self._projected.append(fact)
         log.info("tool pinned", extra={"action": "mcp.pinned", "server": server.name, "tool": fact.name})
         self.rules.on_changed()
         return McpToolChange(
@@ -366,7 +364,7 @@ class McpService:
             state = await self.catch_up()
             if state.find_pin(args.server, args.tool) is None:
                 raise ValueInvalid("mcp_not_pinned", server=args.server, tool=args.tool)
-            await self._write(ToolUnpinned(args.server, args.tool, _find_place(caller)))
+            await self._projected.append(ToolUnpinned(args.server, args.tool, caller.place))
         self.rules.on_changed()
         return McpToolChange(args.server, args.tool, "unpinned")
 
@@ -411,9 +409,11 @@ class McpService:
         async with self._lock:
             await self.catch_up()
             server = self._find_server(args.name)
-            await self._write(ServerRemoved(server.name, _find_place(caller)))
+            # Before the fact: who knows no server cannot remove what is left of one.
             await asyncio.to_thread(self.secrets.put, server.name, None)
-            (self.rules.home / LOGINS / f"{server.name}.json").unlink(missing_ok=True)
+            for left in (self.rules.home / LOGINS).glob(f"{server.name}.*"):
+                left.unlink(missing_ok=True)
+            await self._projected.append(ServerRemoved(server.name, caller.place))
         if self._host is not None:
             await self._host.drop(server.name)
         self._looked.pop(server.name, None)
@@ -472,7 +472,8 @@ class McpService:
                 for pin in state.list_pins(server.name)
                 if (change := self._find_change(pin, offered)) is not None
             ]
-            await self._write(*changes)
+            if changes:
+                await self._projected.append(*changes)
         self._looked[server.name] = host.starts, time.monotonic()
         if changes:
             tools = ", ".join(change.tool for change in changes)
@@ -513,17 +514,7 @@ class McpService:
             offered.description,
         )
 
-    async def _write(self, *facts: Fact) -> None:
-        if facts:
-            await self._projected.write_checkpoint()
-            await self._projected.follow(await self._tape.append([fact.to_entry() for fact in facts]))
-
 
 def _compare(pin: ToolPinned, tool: OfferedTool) -> tuple[str, ...]:
     before = describe_offer(pin.description, pin.schema, pin.hints)
     return find_difference(before, describe_offer(tool.description, tool.schema, read_hints(tool)))
-
-
-def _find_place(caller: Caller) -> str:
-    """Return `terminal`, or the channel of a caller. Not who it is: what they decided holds on if they are forgotten."""
-    return caller.id.partition(":")[0]

@@ -16,6 +16,7 @@ from bubbot.arguments.fields import JsonArgs, dump_args, write_given
 from bubbot.command import Caller, command, make_tools
 from bubbot.errors import CommandFailed, CommandRefused, ToolFailed, ValueInvalid
 from bubbot.feature import Kernel
+from bubbot.features.mcp.child.limits import MAX_URL_CHARS
 from bubbot.features.mcp.child.values import DECLINED, ElicitedInput, McpFailed, ToolReply, accept
 from bubbot.features.mcp.facts import InputGiven, InputWanted, ServerAdded, ToolPinned, WantedInput
 from bubbot.features.mcp.host import LIST_SECONDS, MARGIN_SECONDS, START_SECONDS, McpHost
@@ -30,7 +31,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.model import read_call_headers
 from bubbot.ports.turn import Receiver, Turn
 from bubbot.tape import entry as make
-from bubbot.tape.entry import Kind, thaw
+from bubbot.tape.entry import Kind, canonical, thaw
 from bubbot.tape.provenance import Source, stamp_of
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
@@ -56,7 +57,6 @@ MAX_WANTED = 100
 """The newest questions of servers in a chat, among which one is looked for."""
 QUESTION_HOURS = 24.0
 THIS_MACHINE = "localhost"
-SHOWN_DIGITS = 12
 
 
 class McpTools:
@@ -152,6 +152,8 @@ class McpTools:
         """Call a pinned tool as it was pinned, or another tool of its server. Raise `ToolFailed` in words."""
         server = self._find_server(turn.result_texts, pin)
         meta = {**({KEY_META: key} if key else {}), **_find_trace(server)}
+        # In one order: that of a model would tell the server something that nobody has weighed.
+        arguments = json.loads(canonical(arguments))
         try:
             await self._service.verify(self._host, server)
             self._find_server(turn.result_texts, pin)
@@ -291,11 +293,12 @@ class McpTools:
             return {question.key: accept(content, thaw(question.schema)) if answer.is_yes else DECLINED}
         if args.decline:
             return {each.key: DECLINED for each in wanted.questions}
-        values, answers = _split_values(args.values), dict[str, Any]()
+        values, answers, known = _split_values(args.values), dict[str, Any](), dict[str, None]()
         for each in wanted.questions:
             schema = thaw(each.schema)
             fields = schema.get("properties", {}) if isinstance(schema.get("properties"), dict) else {}
-            content = {name: _read_value(values.pop(name), field) for name, field in fields.items() if name in values}
+            known |= dict.fromkeys(fields)
+            content = {name: _read_value(values[name], field) for name, field in fields.items() if name in values}
             accepted = accept(content, schema)
             if each.url:
                 answers[each.key] = {"action": "accept"}
@@ -307,9 +310,8 @@ class McpTools:
             if problems:
                 raise CommandRefused("mcp_wrong_values", problem="; ".join(problems))
             answers[each.key] = accepted
-        if values:
-            names = ", ".join(name for each in wanted.questions for name in thaw(each.schema).get("properties", {}))
-            raise ValueInvalid("mcp_unknown_field", field=next(iter(values)), fields=names or "-")
+        if unknown := [name for name in values if name not in known]:
+            raise ValueInvalid("mcp_unknown_field", field=unknown[0], fields=", ".join(known) or "-")
         return answers
 
 
@@ -358,26 +360,26 @@ def _describe_question(question: WantedInput, texts: Texts) -> str:
     """Say what a server wants, its words indented."""
     lines = [f"  {line}" for line in replace_controls(question.message).splitlines()]
     if question.url:
-        lines.append(texts.say("mcp_wants_address", url=_code(question.url)))
+        lines.append(texts.say("mcp_wants_address", url=_code(question.url, MAX_URL_CHARS)))
     properties = question.schema.get("properties") or {}
     required = question.schema.get("required") or ()
     for name, field in properties.items() if isinstance(properties, Mapping) else ():
         about = field if isinstance(field, Mapping) else {}
-        words = [str(about.get("type", "")), *([texts.say("mcp_required")] if name in required else [])]
+        words = [_line(str(about.get("type", ""))), *([texts.say("mcp_required")] if name in required else [])]
         if isinstance(choices := about.get("enum"), list | tuple):
-            words.append(" | ".join(map(str, choices)))
+            words.append(_line(" | ".join(map(str, choices))))
         label = about.get("description") or about.get("title") or ""
         lines.append(f"  {_code(str(name))} ({', '.join(filter(None, words))}) {_line(str(label))}".rstrip())
     return "\n".join(lines)
 
 
-def _line(text: str) -> str:
-    return " ".join(replace_controls(text).split())[:500]
+def _line(text: str, limit: int = 500) -> str:
+    return " ".join(replace_controls(text).split())[:limit]
 
 
-def _code(text: str) -> str:
+def _code(text: str, limit: int = 500) -> str:
     """Put a text into a code span, so that nobody's platform makes a link of it."""
-    return f"`{_line(text).replace('`', chr(39))}`"
+    return f"`{_line(text, limit).replace('`', chr(39))}`"
 
 
 def _split_values(text: str) -> dict[str, str]:

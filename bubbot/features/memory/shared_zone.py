@@ -324,7 +324,7 @@ class SharedZones:
 
     async def follow(self, merged: MergeResult) -> None:
         """Take over the changes of a merged turn; forget everything if it erased a tape."""
-        if "tape/erased" in [entry.name for entry in merged.delta]:
+        if merged.has_erased:
             self._projected.clear()
             self._unused.clear()
         else:

@@ -117,7 +117,6 @@ class ConsentService:
     """
 
     def __init__(self, tape: TapeHandle, projections: ProjectionRunner, find_accounts: FindAccounts) -> None:
-        self._tape = tape
         self._projected = projections.project(CONSENT_PROJECTION, tape)
         self._find_accounts = find_accounts
         self._lock = asyncio.Lock()
@@ -185,9 +184,7 @@ class ConsentService:
             before = (await self._read()).find_answer(await self._find_accounts(account), purpose)
             is_same = before is not None and before.is_revoked is not given
             if not is_same and not (before is None and not given):
-                await self._projected.write_checkpoint()
-                fact = Consent(*account, purpose).to_entry(GIVEN if given else WITHDRAWN)
-                await self._projected.follow(await self._tape.append([fact]))
+                await self._projected.append(Consent(*account, purpose).to_entry(GIVEN if given else WITHDRAWN))
                 return ConsentChange(purpose, given)
             return ConsentChange(purpose, given, changed=False)
 

@@ -212,7 +212,7 @@ class Firings:
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn; if it erased a tape, load everything, since jobs may have gone with it."""
-        if "tape/erased" in [entry.name for entry in result.delta]:
+        if result.has_erased:
             await self._book.load()
         elif facts := result.staged.get(SCHEDULE_TAPE):
             await self._book.catch_up_with(facts)

@@ -13,7 +13,6 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import escape_tags
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.handoffs import find_opening
-from bubbot.tape.events import TapeErased
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.provenance import Source
 
@@ -95,7 +94,7 @@ class Catalogue:
 
     async def apply_merge(self, merged: MergeResult) -> None:
         """Forget all texts if any chat was erased: its words may be among them."""
-        if any(entry.name in TapeErased.EVENTS for entry in merged.delta):
+        if merged.has_erased:
             self._kept.clear()
 
     async def build(self, turn: Turn, _traits: ModelTraits) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 from bubbot.errors import ConfigError, ValueInvalid
 from bubbot.features.skills.document import SKILL_FILE, is_skill_name
@@ -40,6 +41,7 @@ class SkillLibrary:
         self.own_root = self._home / SKILLS_FOLDER
         self.roots = (self.own_root, *(self._check_root(folder) for folder in folders))
         self._read: dict[Path, SkillFolder] = {}
+        self._lock = Lock()
 
     def _check_root(self, text: str) -> Path:
         root = Path(os.path.expanduser(text))  # noqa: PTH111 - a user that there is not is no error of it
@@ -113,8 +115,12 @@ class SkillLibrary:
             ConfigError: it cannot be written.
             ValueInvalid: there is another one of this name.
         """
+        with self._lock:
+            return self._copy(source, name)
+
+    def _copy(self, source: SkillFolder, name: str) -> Path:
         folder = self.own_root / name
-        for left in self.own_root.glob(f"{UNFINISHED}*"):
+        for left in self.own_root.glob(f"{UNFINISHED}*"):  # of a process that was killed: all others wait
             shutil.rmtree(left, ignore_errors=True)
         if os.path.lexists(folder):
             if self._has(folder, source):
@@ -144,15 +150,17 @@ class SkillLibrary:
             return False
 
     def remove(self, folder: Path) -> bool:
-        """Remove the folder of a skill if it stands in the home; return true if it did. Raise `ConfigError`."""
+        """Remove the folder of a skill if it stands in the home; return true if it did. Raise `ConfigError`.
+
+        It goes as a whole: half a skill could be neither used nor replaced.
+        """
         self._read.pop(folder, None)
-        if folder.parent != self.own_root or not os.path.lexists(folder):
-            return False
-        try:
-            if folder.is_symlink():
-                folder.unlink()
-            else:
-                shutil.rmtree(folder)
-        except OSError as error:
-            raise ConfigError(f"{folder} cannot be removed ({error.strerror}): remove it by hand") from error
+        with self._lock:
+            if folder.parent != self.own_root or not os.path.lexists(folder):
+                return False
+            try:
+                with TemporaryDirectory(prefix=UNFINISHED, dir=self.own_root) as scratch:
+                    folder.rename(Path(scratch) / folder.name)
+            except OSError as error:
+                raise ConfigError(f"{folder} cannot be removed ({error.strerror}): remove it by hand") from error
         return True

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.skills.document import MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS
-from bubbot.formatting import clean_label, fence, format_bytes
+from bubbot.formatting import clean_label, escape_markdown, fence, format_bytes
 from bubbot.log import printable
 from bubbot.shell_command import Argument
 from bubbot.tape.provenance import Source
@@ -116,8 +116,8 @@ class SkillRow(Struct, frozen=True):
     def values(self, caller: Caller) -> dict[str, str]:
         """Return the values of its sentence."""
         texts = caller.result_texts
-        told = clean_label(self.about or self.description or self.reason, 200)
-        return {"name": printable(self.name), "status": texts.say(f"skill_status_{self.status}"), "told": told}
+        told = _tell(clean_label(self.about or self.description or self.reason, 200), caller)
+        return {"name": _tell(self.name, caller), "status": texts.say(f"skill_status_{self.status}"), "told": told}
 
 
 class SkillChange(Struct, frozen=True):
@@ -148,8 +148,8 @@ class SkillChange(Struct, frozen=True):
         lines = [say(name, name=self.name, path=printable(self.path), digest=self.digest)]
         lines.append(say(f"skill_source_{self.source}"))
         if self.description:
-            lines.append(say("skill_says", description=clean_label(self.description)))
-        return "\n".join([*lines, *map(printable, self.warnings)])
+            lines.append(say("skill_says", description=_tell(clean_label(self.description), caller)))
+        return "\n".join([*lines, *(_tell(each, caller) for each in self.warnings)])
 
 
 class SkillRemoval(Struct, frozen=True):
@@ -214,7 +214,7 @@ class SkillReport(Struct, frozen=True):
         say, row = caller.result_texts.say, self.row
         lines = [say("SkillReport", **row.values(caller), folder=printable(row.folder))]
         if row.reason:
-            lines.append(printable(row.reason))
+            lines.append(_tell(row.reason, caller))
         if row.source is not None:
             lines.append(say(f"skill_source_{row.source}"))
         told = {
@@ -224,11 +224,11 @@ class SkillReport(Struct, frozen=True):
             "skill_about": row.about,
             "skill_wishes": self.allowed_tools,
         }
-        lines += [say(name, value=clean_label(value)) for name, value in told.items() if value]
-        lines += map(printable, self.warnings)
+        lines += [say(name, value=_tell(clean_label(value), caller)) for name, value in told.items() if value]
+        lines += [_tell(each, caller) for each in self.warnings]
         for file in self.files:
             change = f", {say(f'skill_file_{file.change}')}" if file.change else ""
-            lines.append(f"  {printable(file.name)} ({format_bytes(file.size)}{change})")
+            lines.append(f"  {_tell(file.name, caller)} ({format_bytes(file.size)}{change})")
         if self.difference:
             lines += ["", say("skill_difference"), _quote(self.difference, caller)]
         if self.body:
@@ -236,6 +236,11 @@ class SkillReport(Struct, frozen=True):
         if row.status in (SkillStatus.NEW, SkillStatus.CHANGED):
             lines += ["", say("skill_may_accept", command=_format_accept(caller, row.name))]
         return "\n".join(lines)
+
+
+def _tell(text: str, caller: Caller) -> str:
+    """Return words of a skill on one line, in which nothing hides, and in a chat nothing counts as Markdown."""
+    return printable(text) if caller.turn is None else escape_markdown(text)
 
 
 def _format_accept(caller: Caller, name: str) -> str:

@@ -30,7 +30,6 @@ from bubbot.features.skills.results import (
 )
 from bubbot.features.skills.state import SKILLS_PROJECTION, SkillsState
 from bubbot.ports.channel import Role
-from bubbot.tape.events import TapeErased
 from bubbot.tape.fact import Cited
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.projection import ProjectionRunner
@@ -79,7 +78,7 @@ class SkillService:
 
     async def apply_merge(self, merged: MergeResult) -> None:
         """Forget a fact that was erased with the chat in which its skill was proposed."""
-        if any(entry.name in TapeErased.EVENTS for entry in merged.delta):
+        if merged.has_erased:
             await self._projected.load()
 
     async def list_usable(self) -> Mapping[str, tuple[SkillFolder, SkillInstalled]]:
@@ -184,8 +183,7 @@ class SkillService:
             known = state.installed.find(fact.name)
             if known is not None and _terms(known.fact) == _terms(fact):
                 return False
-            await self._projected.write_checkpoint()
-            await self._projected.follow(await self._tape.append([fact.to_entry(**stamp_of(source))]))
+            await self._projected.append(fact.to_entry(**stamp_of(source)))
         log.info("skill accepted", extra={"action": "skills.installed", "skill": fact.name})
         return True
 
@@ -290,8 +288,7 @@ class SkillService:
         assert folder is not None
         async with self._lock:
             if fact is not None:  # first: a folder that a killed process leaves is off
-                removed = SkillRemoved(args.name, find_place(caller))
-                await self._projected.follow(await self._tape.append([removed.to_entry()]))
+                await self._projected.append(SkillRemoved(args.name, caller.place))
                 log.info("skill removed", extra={"action": "skills.removed", "skill": args.name})
             was_deleted = await asyncio.to_thread(self.library.remove, folder)
         return SkillRemoval(args.name, self.library.name_folder(folder), was_deleted)
@@ -316,7 +313,7 @@ class SkillService:
             )
         folder = await asyncio.to_thread(self.library.read, path)
         source = Source.OWN if mine else Source.WORLD
-        is_new = await self.install(folder, source=source, by=find_place(caller), about=" ".join(about.split()))
+        is_new = await self.install(folder, source=source, by=caller.place, about=" ".join(about.split()))
         document = folder.document
         return SkillChange(
             path.name,
@@ -394,8 +391,3 @@ def _check_folder(path: Path) -> CheckedSkill:
 def _terms(fact: SkillInstalled) -> tuple[object, ...]:
     """Return what was accepted, and on which terms."""
     return fact.digest, fact.folder, fact.about, fact.source
-
-
-def find_place(caller: Caller) -> str:
-    """Return `terminal`, or the channel of a caller. Not who it is: what they decided holds on if they are forgotten."""
-    return caller.id.partition(":")[0]

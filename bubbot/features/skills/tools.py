@@ -18,7 +18,7 @@ from bubbot.features.skills.document import SKILL_FILE, SkillDocument, is_skill_
 from bubbot.features.skills.facts import SkillFile, SkillInstalled
 from bubbot.features.skills.folder import SkillFolder, decode_text, read_file
 from bubbot.features.skills.results import FindSkillArgs, OpenSkillArgs, ProposeSkillArgs
-from bubbot.features.skills.service import SkillService, find_place
+from bubbot.features.skills.service import SkillService
 from bubbot.folder_digest import join_digests
 from bubbot.formatting import clean, clean_label, format_bytes, replace_controls
 from bubbot.log import printable
@@ -200,9 +200,7 @@ class SkillTools:
         except ConfigError as error:
             raise CommandFailed("skill_not_written", reason=str(error)) from error
         source = most_foreign(turn.tape.source, turn.shown.source)
-        await self._service.install(
-            whole, source=source, by=find_place(caller), session=turn.session, turn=turn.root.id
-        )
+        await self._service.install(whole, source=source, by=caller.place, session=turn.session, turn=turn.root.id)
         return ProposedSkill(args.name, str(path), whole.digest)
 
     async def plan_propose(self, _turn: Turn, args: ProposeSkillArgs) -> CallPlan:

@@ -118,7 +118,7 @@ class TaskRuns:
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn, and learn the entries of its events."""
-        if "tape/erased" in [entry.name for entry in result.delta]:
+        if result.has_erased:
             await self._projected.load()
             self._works.clear()
         elif facts := result.staged.get(TASKS_TAPE):
@@ -532,7 +532,7 @@ class TaskRuns:
         state = self.find(run)
         if state.has_ended:
             raise CommandRefused("task_over", run=state.run, status=state.status)
-        await self._append(RunChanged(run=state.run, status="cancelled"))
+        await self._projected.append(RunChanged(run=state.run, status="cancelled"))
         if (work := self._works.pop(state.run, None)) is not None:
             work.is_cancelled.set()
             if state.run in self._active:
@@ -562,12 +562,8 @@ class TaskRuns:
     async def resume(self, run: str) -> bool:
         """Queue a turn that goes on with a run, also a blocked one; false if its channel does not run here."""
         if self.find(run).status == "blocked":
-            await self._append(RunChanged(run=run, status="waiting"))
+            await self._projected.append(RunChanged(run=run, status="waiting"))
         return await self._queue(self.find(run), self._kernel.now())
-
-    async def _append(self, fact: RunChanged) -> None:
-        await self._projected.follow(await self.tape.append([fact.to_entry()]))
-        await self._projected.write_checkpoint()
 
     async def _queue(self, state: RunState, now: datetime) -> bool:
         fact = state.queued.fact

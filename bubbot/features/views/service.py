@@ -46,7 +46,6 @@ class ViewService:
         first_session: Callable[[str], Awaitable[str]] = keep_session,
     ) -> None:
         """Read nothing yet; see `load`."""
-        self._tape = tape
         self._may_read = may_read
         self._first_session = first_session
         self._projected = (projections or ProjectionRunner()).project(VIEWS_PROJECTION, tape)
@@ -125,7 +124,7 @@ class ViewService:
                 return ViewChange(*view.subject, changed=False)
             if before is None and len(self.views_of(chat)) >= MAX_VIEWS:
                 raise CommandRefused("chat_view_too_many", chat=chat, number=MAX_VIEWS)
-            await self._write(view, ADDED)
+            await self._projected.append(view.to_entry(ADDED))
         log.info("view added", extra={"action": "views.added", "session": session, "chat": chat})
         return ViewChange(*view.subject)
 
@@ -156,13 +155,9 @@ class ViewService:
                 raise CommandRefused("chat_view_unknown", session=session, chat=chat)
             for view in gone:
                 removed = ChatView(*view.subject, view.count, view.start, caller.id)
-                await self._write(removed, REMOVED)
+                await self._projected.append(removed.to_entry(REMOVED))
         log.info("views removed", extra={"action": "views.removed", "session": session, "chat": chat})
         return ViewsRemoved(chat, session, len(gone))
-
-    async def _write(self, view: ChatView, event: str) -> None:
-        await self._projected.write_checkpoint()
-        await self._projected.follow(await self._tape.append([view.to_entry(event)]))
 
     async def _find_pair(self, caller: Caller, chat: str, session: str) -> tuple[str, str]:
         """Return the two sessions that the arguments name. Raise `ConfigError` if a name is none."""

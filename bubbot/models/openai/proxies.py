@@ -8,12 +8,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import certifi
 
 from bubbot.errors import ModelRefused
 from bubbot.models.openai.http import AiohttpClient, HttpClient
+from bubbot.settings.environment import find_proxy
 
 
 def open_http(
@@ -43,15 +43,6 @@ def open_http(
             f"{urlsplit(address).hostname} cannot be reached through the proxy of the environment: only http, https, "
             "socks5 and socks5h are known"
         ) from None
-
-
-def find_proxy(address: str) -> str | None:
-    """Return the proxy that the environment names for an address; None if it names none."""
-    parts, proxies = urlsplit(address), getproxies()
-    proxy, host = proxies.get(parts.scheme) or proxies.get("all"), parts.hostname or ""
-    if not proxy or proxy_bypass(host) or proxy_bypass(f"{host}:{parts.port}"):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def load_certificates(variables: Mapping[str, str]) -> ssl.SSLContext:

@@ -145,6 +145,16 @@ async def test_a_checkpoint_is_written_when_enough_has_happened_and_reads_nothin
     assert len(await checkpoints(store)) == 1
 
 
+async def test_an_append_is_one_batch_that_is_folded_behind_a_checkpoint_that_is_due(store: CountingStore) -> None:
+    first = projected(store)
+    stored = await first.append(*[event("todo/added") for _ in range(10)])
+    assert first.state == {*range(1, 11)} == {entry.id for entry in stored}
+    await first.append(event("todo/done", {"id": 3}, key="k"))
+    assert [data["after"] for data in await checkpoints(store)] == [10]
+    await first.append(event("todo/done", {"id": 4}, key="k"), if_absent=True)
+    assert 4 in first.state, "what was stored under the key counts"
+
+
 async def test_a_large_state_is_written_less_often(store: CountingStore) -> None:
     await add(store, 25)
     first = projected(store)

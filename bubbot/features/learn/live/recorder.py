@@ -53,8 +53,7 @@ from bubbot.runtime.model_choice import switch_query
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, text_field
 from bubbot.tape.erasure import HOME_TAPE
-from bubbot.tape.events import STEP_EVENT, TURN_START, ModelSwitched, TapeErased
-from bubbot.tape.fact import Fact
+from bubbot.tape.events import STEP_EVENT, TURN_START, ModelSwitched
 from bubbot.tape.fork import MergeResult
 
 log = logging.getLogger(__name__)
@@ -162,7 +161,7 @@ class LiveRecorder:
 
     async def on_merged(self, merged: MergeResult) -> None:
         """Look at a chat whose turn was merged: its window may have moved, it may be erased, or an answer may have been judged."""
-        if any(entry.name in TapeErased.EVENTS for entry in merged.delta):
+        if merged.has_erased:
             await self._projected.load()
             self._has_orphans = True
         starts = [entry for entry in merged.delta if entry.name == TURN_START]
@@ -286,7 +285,7 @@ class LiveRecorder:
             if self._projected.state.find(began.rl) is not None:
                 raise RlProxyFailed("rl/start_session answers with a session that it answered before")
             await asyncio.to_thread(self._keys.change, put={name_session(began.rl): began.key, place: began.key})
-            await self._append(RlSessionBegan(chat, call.turn.tape.name, began.rl, settings.endpoint))
+            await self._projected.append(RlSessionBegan(chat, call.turn.tape.name, began.rl, settings.endpoint))
         return self._find(began.rl)
 
     async def _find_model(self, current: RlSession) -> Model | None:
@@ -307,21 +306,21 @@ class LiveRecorder:
         """Send a call; its session goes on only if it is known what came of it."""
         current, turn = target.session, call.turn
         chat, rl = current.session, current.rl
-        await self._append(RlCallBegan(chat, rl, turn.id, turn.tape.base))
+        await self._projected.append(RlCallBegan(chat, rl, turn.id, turn.tape.base))
         call.is_sent = False
         try:
             reply = await call_next(call)
         except BaseException:
             if call.is_sent:
-                await run_uninterrupted(self._append(RlSessionClosed(chat, rl, "failed")))
+                await run_uninterrupted(self._projected.append(RlSessionClosed(chat, rl, "failed")))
                 self._woken.set()
             else:
-                await run_uninterrupted(self._append(RlCallDropped(chat, rl)))
+                await run_uninterrupted(self._projected.append(RlCallDropped(chat, rl)))
             raise
         messages = [*target.messages, answer_message(reply)]
         prefix = digest_chain(messages, call.request.tools)
         await run_uninterrupted(
-            self._append(RlCallEnded(chat, rl, turn.id, reply.response_id or "", len(messages), prefix))
+            self._projected.append(RlCallEnded(chat, rl, turn.id, reply.response_id or "", len(messages), prefix))
         )
         self._is_model_failing = False
         self._note_answer()
@@ -358,7 +357,7 @@ class LiveRecorder:
     async def _close(self, rl: str, reason: CloseReason) -> None:
         """Let no further call go to a session, and end it; if the proxy is not there, later."""
         current = self._find(rl)
-        await self._append(RlSessionClosed(current.session, rl, reason))
+        await self._projected.append(RlSessionClosed(current.session, rl, reason))
         log.info("a recorded session is over: %s", reason, extra={"action": "learn.closed", "rl": rl})
         with suppress(RlProxyFailed):
             await self._end(rl)
@@ -370,7 +369,7 @@ class LiveRecorder:
         await self._send_rewards(current)
         if key:
             await self._tell(partial(self._client.end, current.url, key))
-        await self._append(RlSessionEnded(current.session, rl))
+        await self._projected.append(RlSessionEnded(current.session, rl))
         await asyncio.to_thread(self._keys.change, drop=(name_session(rl),))
         self._looked.pop(rl, None)
 
@@ -413,9 +412,9 @@ class LiveRecorder:
             send = partial(self._client.set_reward, current.url, key, turn.completion, reward)
             if not key or not turn.completion or not await self._tell(send):
                 self._log_late(name)
-                await self._append(late)
+                await self._projected.append(late)
                 continue
-            await self._append(RlRewardSent(current.session, current.rl, name, turn.completion, reward))
+            await self._projected.append(RlRewardSent(current.session, current.rl, name, turn.completion, reward))
 
     async def _find_due(self, tape: str, turns: Mapping[str, RlTurn]) -> list[tuple[str, RlTurn, float]]:
         """Return the turns of a tape whose reward is another than was sent, with it."""
@@ -450,7 +449,7 @@ class LiveRecorder:
                 continue
             for name, _, reward in await self._find_due(tape, turns):
                 self._log_late(name)
-                await self._append(RlRewardLate(past[name].session, past[name].rl, name, reward))
+                await self._projected.append(RlRewardLate(past[name].session, past[name].rl, name, reward))
 
     async def _has_news(self, name: str, session: str, tape: str, turns: int) -> bool:
         """Return true if a tape grew since the last look, or one that says which message is which answer.
@@ -486,10 +485,6 @@ class LiveRecorder:
         if found is None:
             raise RlProxyFailed("its facts were erased meanwhile")
         return found
-
-    async def _append(self, *facts: Fact) -> None:
-        await self._projected.write_checkpoint()
-        await self._projected.follow(await self._tape.append([fact.to_entry() for fact in facts]))
 
     def _note_answer(self) -> None:
         self._failures, self.retry_at = 0, 0.0

@@ -110,8 +110,7 @@ class WeightsService:
         key: str | None = None,
     ) -> None:
         """Append a fact, unless its key is there, and follow it."""
-        await self._projected.write_checkpoint()
-        await self._projected.follow(await self._tape.append([fact.to_entry(key=key)]))
+        await self._projected.append(fact.to_entry(key=key))
 
     @command(
         "learn offer <model>",

@@ -47,10 +47,12 @@ from bubbot.features.mcp.child.limits import (
     MAX_TEXT_BYTES,
     MAX_TOOLS,
     MAX_UNASKED_MESSAGES,
+    MAX_URL_CHARS,
     cut_text,
     is_deep,
     shorten,
 )
+from bubbot.features.mcp.child.messages import write_line
 from bubbot.features.mcp.child.oauth import use_login
 from bubbot.features.mcp.child.stdio import start_server
 from bubbot.features.mcp.child.values import ElicitedInput, JsonObject, McpFailed, OfferedTool, ServerPlace, ToolReply
@@ -292,11 +294,7 @@ class Connection:
             page = await self._answer(self._session.list_tools(params=params), deadline - _now(), "list of tools")
             for tool in page.tools:
                 described = _describe_tool(tool)
-                size += (
-                    len(json.dumps(tool.input_schema))
-                    + len(json.dumps(tool.output_schema))
-                    + len(described.description)
-                )
+                size += len(write_line(described))
                 if described.name in offered:
                     raise McpFailed(f"it offers two tools with the name {shorten(described.name)}")
                 offered[described.name] = described
@@ -682,9 +680,11 @@ def _describe_tool(tool: types.Tool) -> OfferedTool:
 def _read_question(key: str, params: types.ElicitRequestParams) -> ElicitedInput:
     message = clean(params.message)[:MAX_MESSAGE_CHARS]
     if isinstance(params, types.ElicitRequestURLParams):
-        schema, url = {}, clean(params.url)[:MAX_MESSAGE_CHARS]
+        schema, url = {}, clean(params.url)
     else:
         schema, url = clean_json(params.requested_schema), ""
+    if len(url) > MAX_URL_CHARS:
+        raise McpFailed(f"the address that it wants to be opened has more than {MAX_URL_CHARS} characters")
     if is_deep(schema):
         raise McpFailed(f"the form that it asks for is more than {MAX_DEPTH} values deep")
     if len(json.dumps(schema)) > MAX_FORM_BYTES:

@@ -13,13 +13,15 @@ MAX_TEXT_BYTES = 1_000_000
 MAX_TOOLS = 2_000
 MAX_PAGES = 200
 MAX_LIST_BYTES = 8_000_000
-"""Bytes of all tools of a server, as JSON."""
+"""Bytes of all tools of a server, as they are told to the daemon."""
 MAX_NAME_CHARS = 256
 MAX_DEPTH = 64
 """Values within values, in schemas and structured replies."""
 MAX_QUESTIONS = 20
 MAX_FORM_BYTES = 64_000
 """Bytes of the schema of a question, and of the state that is to be given back with its answer."""
+MAX_URL_CHARS = 4_000
+"""Characters of an address to open: one that is cut leads elsewhere."""
 MAX_UNASKED_MESSAGES = 5_000
 """Notifications and broken messages since the last call began."""
 MAX_ROUNDS = 50

@@ -84,6 +84,7 @@ class ChildServer:
             await asyncio.wait([*tasks, *closing], timeout=CLOSE_SECONDS)
 
     async def _answer(self, request: ChildRequest) -> None:
+        from bubbot.features.mcp.child.limits import shorten
         from bubbot.features.mcp.child.messages import ChildAnswer, ChildFailure, write_line
         from bubbot.features.mcp.child.values import McpFailed
 
@@ -93,25 +94,25 @@ class ChildServer:
             failure = ChildFailure(error.reason, error.is_gone, error.needs_login)
             answer = ChildAnswer(id=request.id, failure=failure)
         except Exception as error:  # noqa: BLE001 - boundary: it costs this request alone
-            failure = ChildFailure(f"{type(error).__name__}: {error}"[:300], is_gone=True)
+            failure = ChildFailure(shorten(f"{type(error).__name__}: {error}"), is_gone=True)
             answer = ChildAnswer(id=request.id, failure=failure)
-        if answer.failure is not None and answer.failure.is_gone and request.place is not None:
-            await self._close(request.place.name)
         try:
             line = write_line(answer)
         except (TypeError, ValueError) as error:
             line = write_line(
-                ChildAnswer(id=request.id, failure=ChildFailure(f"its answer is not JSON: {error}"[:300]))
+                ChildAnswer(id=request.id, failure=ChildFailure(shorten(f"its answer is not JSON: {error}")))
             )
         self._output.write(line)
         await self._output.drain()
 
     async def _do(self, request: ChildRequest) -> ChildAnswer:
         from bubbot.features.mcp.child.messages import ChildAnswer
+        from bubbot.features.mcp.child.values import McpFailed
 
         assert request.place is not None
         if request.do == "close":
-            await self._close(request.place.name)
+            async with self._locks.setdefault(request.place.name, asyncio.Lock()):
+                await self._close(request.place.name)
             return ChildAnswer(id=request.id)
         connection = await self._connect(request.place, request.connect_timeout)
         about: dict[str, Any] = {
@@ -119,37 +120,62 @@ class ChildServer:
             "protocol": connection.protocol_version,
             "server": connection.server_name,
         }
-        if request.do == "list":
-            return ChildAnswer(**about, tools=await connection.list_tools(timeout=request.timeout))
-        reply = await connection.call(
-            request.tool,
-            request.arguments,
-            timeout=request.timeout,
-            meta=request.meta,
-            answers=request.answers,
-            state=request.state,
-        )
+        try:
+            if request.do == "list":
+                return ChildAnswer(**about, tools=await connection.list_tools(timeout=request.timeout))
+            reply = await connection.call(
+                request.tool,
+                request.arguments,
+                timeout=request.timeout,
+                meta=request.meta,
+                answers=request.answers,
+                state=request.state,
+            )
+        except Exception as error:
+            if not isinstance(error, McpFailed) or error.is_gone:
+                await self._close(request.place.name, connection)
+            raise
         return ChildAnswer(**about, reply=reply)
 
     async def _connect(self, place: ServerPlace, timeout: float) -> Connection:
-        """Return the connection to a server; open it if there is none, or another one to the same name."""
+        """Return the connection to a server; open one if there is none, or it is lost, or another one has the name.
+
+        Raises:
+            McpFailed: it cannot be opened within the time, the wait for other requests included: the daemon ends a child that
+                takes longer.
+        """
         from mcp_types import Implementation
 
         from bubbot.features.mcp.child.connection import connect
+        from bubbot.features.mcp.child.values import McpFailed
 
-        async with self._locks.setdefault(place.name, asyncio.Lock()):
+        lock, loop = self._locks.setdefault(place.name, asyncio.Lock()), asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        try:
+            async with asyncio.timeout_at(deadline):
+                await lock.acquire()
+        except TimeoutError:
+            raise McpFailed("it did not answer in time", is_gone=True) from None
+        try:
             if (found := self._open.get(place.name)) is not None:
-                if found[0] == place:
+                if found[0] == place and not found[1].is_lost:
                     return found[1]
                 await self._close(place.name)
+            if (seconds := deadline - loop.time()) <= 0:
+                raise McpFailed("it did not answer in time", is_gone=True)
             stack = AsyncExitStack()
             client = Implementation(name="bubbot", version=version("bubbot"))
-            connection = await stack.enter_async_context(connect(place, client_info=client, timeout=timeout))
+            connection = await stack.enter_async_context(connect(place, client_info=client, timeout=seconds))
             self._open[place.name] = place, connection, stack
             return connection
+        finally:
+            lock.release()
 
-    async def _close(self, name: str) -> None:
-        if (found := self._open.pop(name, None)) is not None:
+    async def _close(self, name: str, connection: Connection | None = None) -> None:
+        """Close the connection to a server, whichever it is, or this one alone: another one may have taken its place."""
+        found = self._open.get(name)
+        if found is not None and connection in (None, found[1]):
+            del self._open[name]
             await found[2].aclose()
 
 

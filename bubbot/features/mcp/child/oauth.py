@@ -9,9 +9,12 @@ forgets at a restart where and when to refresh, so the file keeps both; and it l
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -43,6 +46,11 @@ MAX_CHALLENGE_CHARS = 4_000
 MAX_ADDRESS_CHARS = 16_000
 EARLY_SECONDS = 30.0
 """A token is refreshed so long before it ends: it travels, and clocks differ."""
+LOCK_SECONDS = 20.0
+"""How long a process waits for another one that refreshes the same login."""
+LOOK_SECONDS = 0.02
+LOCK_ENDING = ".lock"
+"""The ending of the file beside that of a login which is locked while the login changes."""
 
 
 class LoginContent(BaseModel):
@@ -78,14 +86,40 @@ class LoginFile:
 
     def __init__(self, path: Path, server: str) -> None:
         self._path = path
-        self.content = self._read(server)
+        self._server = server
+        self._stamp: object = None
+        self.content = LoginContent(server=server)
+        self.read()
 
-    def _read(self, server: str) -> LoginContent:
+    def read(self) -> bool:
+        """Read it again if another process has written it since; return true if so."""
+        try:
+            status = self._path.stat()
+            stamp: object = status.st_ino, status.st_mtime_ns, status.st_size
+        except OSError:
+            stamp = ()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
         try:
             content = LoginContent.model_validate_json(self._path.read_bytes())
         except (OSError, ValidationError):  # a broken file is no login
-            return LoginContent(server=server)
-        return content if content.server == server else LoginContent(server=server)
+            content = LoginContent(server=self._server)
+        self.content = content if content.server == self._server else LoginContent(server=self._server)
+        return True
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
+        """Keep other processes from changing it until the block ends. Raise `McpFailed` if one does not let go of it."""
+        try:
+            number = os.open(self._path.with_suffix(LOCK_ENDING), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise McpFailed(f"{self._path}, the file of its login, cannot be locked: {error.strerror}") from error
+        try:
+            await _lock(number)
+            yield
+        finally:
+            os.close(number)
 
     def write(self) -> None:
         """Write it; durable when it returns. Raise `McpFailed`."""
@@ -140,45 +174,89 @@ class StoredLogin(httpx2.Auth):
         self._provider = OAuthClientProvider(
             place.url, _describe_client("http://127.0.0.1" + CALLBACK_PATH), self._file
         )
+        self._refreshing = asyncio.Lock()
+        self._is_read = False
+
+    def _take_up(self) -> None:
+        """Go on with what the file holds, if another process has written it, or nobody has read it yet."""
+        if not self._file.read() and self._is_read:
+            return
+        self._is_read = True
         context, content = self._provider.context, self._file.content
         context.current_tokens = content.tokens
         context.client_info = content.client
         context.oauth_metadata = content.issuer_metadata
         context.protected_resource_metadata = content.resource_metadata
-        if content.expires_at is not None:
-            context.token_expiry_time = content.expires_at - EARLY_SECONDS
-        self._refreshing = asyncio.Lock()
+        context.token_expiry_time = None if content.expires_at is None else content.expires_at - EARLY_SECONDS
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with the token; once more with a refreshed one if the server does not take it."""
+        """Send a request with the token; once more with a newer one if the server does not take it."""
         if read_origin(request.url) != self._origin:
             yield request
             return
-        context = self._provider.context
-        for is_last in (False, True):
+        context, refused = self._provider.context, ""
+        response: httpx2.Response | None = None
+        for _ in range(2):
             async with self._refreshing:
-                if not context.is_token_valid() and context.can_refresh_token():
-                    refreshing = self._provider.async_auth_flow(request)
-                    try:
-                        outgoing = await anext(refreshing)
-                        while outgoing is not request:
-                            outgoing = await refreshing.asend((yield outgoing))
-                    finally:
-                        await refreshing.aclose()
-            tokens = context.current_tokens
-            if tokens is not None:
-                request.headers["Authorization"] = f"Bearer {tokens.access_token}"
+                self._take_up()
+                if self._needs_refresh(refused):
+                    async with self._file.changing():
+                        self._take_up()  # another process may have been faster
+                        if self._needs_refresh(refused):
+                            context.token_expiry_time = 1.0  # whatever the server said about its end
+                            refreshing = self._provider.async_auth_flow(request)
+                            try:
+                                outgoing = await anext(refreshing)
+                                while outgoing is not request:
+                                    outgoing = await refreshing.asend((yield outgoing))
+                            finally:
+                                await refreshing.aclose()
+            access = context.current_tokens.access_token if context.current_tokens is not None else ""
+            if response is not None and access in ("", refused):
+                break  # there is none newer
+            if access:
+                request.headers["Authorization"] = f"Bearer {access}"
             response = yield request
             if not _wants_login(response):
                 return
-            if is_last or response.status_code != httpx2.codes.UNAUTHORIZED or not context.can_refresh_token():
+            if response.status_code != httpx2.codes.UNAUTHORIZED:
                 break
-            if tokens is context.current_tokens:
-                context.token_expiry_time = 1.0  # whatever the server said about its end
-        self._file.keep_challenge(response)
+            refused = access
+        assert response is not None
+        raise await self._keep_challenge(response)
+
+    async def _keep_challenge(self, response: httpx2.Response) -> McpFailed:
+        """Keep what the server wants for the login, and return it in words."""
+        async with self._file.changing():
+            self._file.read()
+            self._file.keep_challenge(response)
         if response.status_code == httpx2.codes.FORBIDDEN:
-            raise McpFailed("it wants a login with further rights", needs_login=True)
-        raise McpFailed("its login has ended" if self._file.content.tokens else "it wants a login", needs_login=True)
+            return McpFailed("it wants a login with further rights", needs_login=True)
+        return McpFailed("its login has ended" if self._file.content.tokens else "it wants a login", needs_login=True)
+
+    def _needs_refresh(self, refused: str) -> bool:
+        """Return true if the token has ended, or is the one that the server did not take, and another one can be had."""
+        context = self._provider.context
+        tokens = context.current_tokens
+        is_over = not context.is_token_valid() or (tokens is not None and tokens.access_token == refused)
+        return is_over and context.can_refresh_token()
+
+
+async def _lock(number: int) -> None:
+    """Lock an open file until it is closed. Raise `McpFailed` if another process does not let go of it."""
+    try:
+        async with asyncio.timeout(LOCK_SECONDS):
+            while True:
+                try:
+                    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    await asyncio.sleep(LOOK_SECONDS)
+                else:
+                    return
+    except TimeoutError:
+        raise McpFailed("another process is changing its login") from None
+    except OSError as error:
+        raise McpFailed(f"the file of its login cannot be locked: {error.strerror}") from error
 
 
 def use_login(place: ServerPlace) -> httpx2.Auth:
@@ -258,7 +336,8 @@ async def login(
         except ValidationError as error:
             raise McpFailed("the login failed: an answer is not as OAuth says", needs_login=True) from error
     file.content.challenge = None
-    file.write()
+    async with file.changing():
+        file.write()
 
 
 async def _log_in(

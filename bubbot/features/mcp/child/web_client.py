@@ -8,6 +8,7 @@ import httpx2
 
 from bubbot.features.mcp.child.limits import MAX_MESSAGE_BYTES
 from bubbot.formatting import format_bytes
+from bubbot.settings.environment import find_proxy
 
 EVENT_STREAM = "text/event-stream"
 
@@ -27,11 +28,12 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         Args:
             origin: an address whose origin gets the headers; no other one does.
             headers: may hold secrets.
-            transport: what sends; that of httpx by default.
+            transport: what sends; those of httpx by default, through the proxies of the environment.
         """
         self._origin = read_origin(httpx2.URL(origin))
         self._headers = headers
-        self._transport = transport or httpx2.AsyncHTTPTransport()
+        self._transport = transport
+        self._by_proxy: dict[str | None, httpx2.AsyncBaseTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request."""
@@ -39,7 +41,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         if read_origin(request.url) == self._origin:
             for name, value in self._headers.items():
                 request.headers[name] = value
-        response = await self._transport.handle_async_request(request)
+        response = await self._choose(request.url).handle_async_request(request)
         if response.headers.get("Content-Encoding", "identity").strip().lower() not in {"", "identity"}:
             await response.aclose()
             raise httpx2.RemoteProtocolError("it compressed an answer, which was not asked for", request=request)
@@ -56,7 +58,18 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._transport.aclose()
+        for each in (self._transport, *self._by_proxy.values()):
+            if each is not None:
+                await each.aclose()
+
+    def _choose(self, url: httpx2.URL) -> httpx2.AsyncBaseTransport:
+        """Return what sends to an address."""
+        if self._transport is not None:
+            return self._transport
+        proxy = find_proxy(str(url))
+        if proxy not in self._by_proxy:
+            self._by_proxy[proxy] = httpx2.AsyncHTTPTransport(proxy=proxy)
+        return self._by_proxy[proxy]
 
 
 class _BoundedStream(httpx2.AsyncByteStream):

@@ -137,9 +137,7 @@ class MessageWishes:
             each for each in state.asked if self._is_late(each.date) and await self._read_answer(state, each) is None
         ]
         if late:
-            facts = [_end(each.fact, "expired") for each in late]
-            await self._projected.write_checkpoint()
-            await self._projected.follow(await self._tape.append(facts, if_absent=True))
+            await self._projected.append(*[_end(each.fact, "expired") for each in late], if_absent=True)
 
     async def _read_answer(self, state: ClientsState, asked: Cited[SendAsked]) -> tuple[bool, str] | None:
         """Return if an owner said yes, and when; None if nobody answered."""
@@ -229,7 +227,7 @@ class MessageWishes:
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Forget what was erased."""
-        if "tape/erased" in [entry.name for entry in result.delta]:
+        if result.has_erased:
             await self._projected.load()
 
     async def _find(self, key: str) -> TapeEntry | None:

@@ -75,7 +75,7 @@ class McpClients:
             first_session: see `Kernel.first_session`.
             kernel: what sends messages of programs; None if no bot runs.
         """
-        self._tape, self._make_token, self._first_session = tape, make_token, first_session
+        self._make_token, self._first_session = make_token, first_session
         self._projected = (projections or ProjectionRunner()).project(CLIENTS_PROJECTION, tape)
         self._lock = asyncio.Lock()
         self.wishes = MessageWishes(kernel, tape, self._projected, self._lock) if kernel is not None else None
@@ -211,7 +211,6 @@ class McpClients:
         if not facts:
             return
         entries = [fact.to_entry(fact.EVENTS[-1 if revokes else 0]) for fact in facts]
-        await self._projected.write_checkpoint()
-        await self._projected.follow(await self._tape.append(entries))
+        await self._projected.append(*entries)
         for entry in entries:
             log.info("programs that read chats: %s", entry.name, extra={"action": "mcp.client_changed"})

@@ -15,10 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 from bubbot.features.mcp.child.values import McpFailed
-from bubbot.features.mcp.host import McpHost
+from bubbot.features.mcp.facts import ServerAdded
+from bubbot.features.mcp.host import LOGINS, McpHost
 from bubbot.features.mcp.secrets import McpSecrets
 from bubbot.features.mcp.settings import McpSettings
 from tests.mcp.benches import LIGHT, ROOT, program, wait_for_end
+from tests.mcp.login_server import login_server
+from tests.mcp.raw_http import behave, serving
 from tests.sandboxes import require
 
 SERVER = program(*LIGHT, name="light")
@@ -81,6 +84,25 @@ async def test_a_program_that_cannot_start_says_why(tmp_path: Path) -> None:
             await host.list_tools(program("no-such-program"))
         with pytest.raises(McpFailed, match="its variable KEY is not in this home"):
             await host.list_tools(replace(SERVER, env=("KEY",)))
+
+
+async def test_an_address_is_reached_through_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ServerAdded("x", (), "http://docs.example/mcp", "auto", False, (), (), (), False, "terminal")
+    async with serving(behave) as proxy, open_host(tmp_path) as host:
+        monkeypatch.setenv("http_proxy", proxy.url(""))
+        assert [tool.name for tool in (await host.list_tools(place)).tools] == ["work"]
+        assert {request.path for request in proxy.requests} == {"http://docs.example/mcp"}
+
+
+async def test_a_server_that_wants_a_login_says_so_before_there_ever_was_one(tmp_path: Path) -> None:
+    async with login_server() as server, open_host(tmp_path) as host:
+        place = ServerAdded("x", (), server.url, "auto", False, (), (), (), True, "terminal")
+        with pytest.raises(McpFailed, match="it wants a login") as failure:
+            await host.list_tools(place)
+        assert failure.value.needs_login
+        assert (tmp_path / LOGINS).stat().st_mode & 0o777 == 0o700
 
 
 def list_left(home: Path) -> list[str]:

@@ -452,7 +452,7 @@ def pin_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
                 probe="",
                 by="terminal",
             )
-            await self._write(pin)
+            await self._projected.append(pin)
         self.rules.on_changed()
         return offered
 

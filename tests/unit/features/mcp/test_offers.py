@@ -58,9 +58,25 @@ def test_a_difference_shows_what_went_and_what_came() -> None:
     assert many[100] == "…"
 
 
+def test_a_server_cannot_choose_lines_that_take_long_to_compare() -> None:
+    """Similar lines, each a little different: a comparison of them by characters takes minutes."""
+    before = [f"line number {number} of the description of this tool" for number in range(20_000)]
+    after = [f"line nvmber {number + 7} of this description of the tool" for number in range(20_000)]
+    found = find_difference(before, after)
+    assert (found[0], found[-1], len(found)) == (f"- {before[0]}", f"+ {after[-1]}", 201)
+    assert find_difference(before, before) == ()
+    assert len(find_difference(["x" * 5_000], ["x" * 5_000 + "y"])) == 2
+    assert find_difference(["---", "+++"], ["+++", "---"]) == ("+ +++", "- +++")
+
+
 @pytest.mark.parametrize(
     ("fields", "key", "problem"),
     [
+        ({"name": "a.b/c:d_e-F9"}, "", ""),
+        *[
+            ({"name": name}, "", "its name has other characters")
+            for name in ("x; rm -rf ~", "a b", "a\nb", "`a`", "a]", "<b>", "ä", "*a*", "$(a)", "")
+        ],
         ({}, "", ""),
         ({}, "key", ""),
         ({}, "other", "no argument other"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,6 +16,7 @@ from bubbot.errors import ConfigError
 from bubbot.features.skills import folder as folders
 from bubbot.features.skills.folder import list_folders, read_file, read_folder, read_stamp
 from bubbot.features.skills.library import SkillLibrary
+from bubbot.new_files import create_folder
 from tests.skills import write_skill
 
 
@@ -164,3 +168,48 @@ def test_an_odd_folder_is_named_and_the_others_count(tmp_path: Path) -> None:
     assert list(library.find_all()) == ["PDF Forms", "pdf-forms"]
     with pytest.raises(ConfigError, match="is no name of a skill: rename it"):
         library.look(root / "PDF Forms")
+
+
+class _Killed(BaseException):
+    """The process is killed here."""
+
+
+def test_a_removal_that_is_killed_leaves_nothing_that_stands_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library, source = SkillLibrary(tmp_path / "home"), read_folder(write_skill(tmp_path, files={"a.md": "a"}))
+    (tmp_path / "home").mkdir()
+    folder = library.copy(source, "pdf-forms")
+
+    def remove_half(path: object, *_: object, **__: object) -> None:
+        next(Path(str(path)).rglob("SKILL.md")).unlink()
+        raise _Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", remove_half)
+        with pytest.raises(_Killed):
+            library.remove(folder)
+    assert library.find("pdf-forms") is None
+    assert read_folder(library.copy(source, "pdf-forms")).digest == source.digest
+    assert [each.name for each in library.own_root.iterdir()] == ["pdf-forms"]
+    assert library.remove(folder)
+    assert not library.remove(folder)
+    assert [*library.own_root.iterdir()] == []
+
+
+def test_two_skills_that_are_copied_at_once_are_both_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, write = SkillLibrary(tmp_path / "home"), create_folder
+    (tmp_path / "home").mkdir()
+    first, second = (read_folder(write_skill(tmp_path, name)) for name in ("first", "second"))
+    other = Thread(target=library.copy, args=(second, "second"))
+
+    def write_slowly(path: Path, contents: Mapping[str, bytes]) -> None:
+        if path.name == "first":
+            other.start()
+            other.join(0.3)
+        write(path, contents)
+
+    monkeypatch.setattr("bubbot.features.skills.library.create_folder", write_slowly)
+    library.copy(first, "first")
+    other.join()
+    assert sorted(library.find_all()) == ["first", "second"]

@@ -124,6 +124,17 @@ class TestAccepting:
             with refused("no such skill"):
                 await bench.service._find("pdf-forms")
 
+    async def test_no_word_of_a_skill_counts_as_markdown_in_a_chat(self, tmp_path: Path) -> None:
+        told, root = "*bold* @all `x`", tmp_path / "root"
+        write_skill(root, description=f'"{told}"', files={"a*b*.txt": "x"})
+        async with skill_bench(tmp_path / "home", Played(says("hello")), folders=[root]) as bench:
+            shown = [
+                (await bench.say(line)).text
+                for line in (",skills", ",skills.show pdf-forms", ",skills.accept pdf-forms")
+            ]
+        assert all("\\*bold\\* \\@all \\`x\\`" in text for text in shown)
+        assert "a\\*b\\*.txt" in shown[1]
+
     async def test_programs_stay_programs(self, tmp_path: Path) -> None:
         async with skill_bench(tmp_path / "home", Played(says("hello"))) as bench:
             folder = write_skill(tmp_path, files={"run.sh": "#!/bin/sh\n", "data.txt": "x"})

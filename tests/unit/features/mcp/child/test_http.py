@@ -9,9 +9,11 @@ import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from bubbot.features.mcp.child import connection as connections
 from bubbot.features.mcp.child.values import McpFailed, ServerPlace
 from tests.docs.pages import ROOT
 from tests.mcp.places import ENVIRONMENT, WAIT, call, connected
@@ -201,6 +203,22 @@ async def test_a_result_that_does_not_say_so_is_complete() -> None:
 
     async with serving(misbehave(leave_out)) as server, connected(place(server)) as connection:
         assert (await call(connection)).text == "done"
+
+
+@pytest.mark.parametrize(
+    "more", [{"title": "t" * 60_000}, {"description": "😀" * 9_000}, {"annotations": {"title": "t" * 60_000}}]
+)
+async def test_a_list_of_tools_is_measured_as_the_daemon_gets_it(
+    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def offer(request: RawRequest) -> None:
+        tools = [{"name": f"t{number}", "inputSchema": {"type": "object"}, **more} for number in range(2)]
+        await request.result(tools=tools, ttlMs=0, cacheScope="private")
+
+    monkeypatch.setattr(connections, "MAX_LIST_BYTES", 100_000)
+    async with serving(misbehave(offer, "tools/list")) as server, connected(place(server)) as connection:
+        with pytest.raises(McpFailed, match="its list of tools is longer than"):
+            await connection.list_tools()
 
 
 async def test_nobody_there_is_said_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import stat
@@ -131,6 +132,49 @@ async def test_a_token_that_the_server_does_not_take_any_more_is_refreshed_once(
 
     assert await use(place) == "done with read write"
     assert server.asked.count("refresh_token") == 1
+
+
+async def test_two_processes_that_need_a_new_token_at_once_ask_for_one(server: LoginServer, tmp_path: Path) -> None:
+    place = place_of(server, tmp_path)
+    await log_in(place)
+    async with connected(place) as first, connected(place) as second:
+        server.end_tokens()
+        replies = await asyncio.gather(call(first), call(second), call(first))
+        assert [reply.text for reply in replies] == ["done with read write"] * 3
+        server.end_tokens()
+        assert (await call(second)).text == (await call(first)).text == "done with read write"
+    assert server.asked.count("refresh_token") == 2
+    assert read(place)["tokens"]["refresh_token"] in server.refreshes
+
+
+async def test_a_login_counts_in_a_connection_that_was_open_before(tmp_path: Path) -> None:
+    async with login_server(does_refresh=False) as server:
+        place = place_of(server, tmp_path)
+        await log_in(place)
+        async with connected(place) as connection:
+            server.end_tokens()
+            await log_in(place)
+            assert (await call(connection)).text == "done with read write"
+            (tmp_path / "x.json").unlink()  # the server was removed
+            with pytest.raises(McpFailed, match="it wants a login"):
+                await call(connection)
+
+
+async def test_what_a_server_wants_takes_no_newer_login_away(tmp_path: Path) -> None:
+    async with login_server(does_refresh=False) as server:
+        place = place_of(server, tmp_path)
+        await log_in(place)
+        async with httpx2.AsyncClient(auth=use_login(place)) as client:
+            server.end_tokens()
+            late = use_login(place).async_auth_flow(client.build_request("POST", server.url))
+            await anext(late)
+            await log_in(place)
+            given = read(place)
+            again = await late.asend(httpx2.Response(401))
+            assert again.headers["Authorization"] == f"Bearer {given['tokens']['access_token']}"
+            with pytest.raises(StopAsyncIteration):
+                await late.asend(httpx2.Response(200))
+        assert read(place) == given
 
 
 async def test_a_login_that_cannot_be_refreshed_has_ended_in_words(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from bubbot.features.mcp.serve.service import McpClients
 from bubbot.features.mcp.serve.state import CLIENTS_PROJECTION
 from bubbot.gateway.facts import HomeRestored
 from bubbot.ports.approvals import ApprovalAnswer
-from bubbot.ports.channel import Inbound
+from bubbot.ports.channel import Inbound, Outbound
 from bubbot.ports.turn import TurnOutcome
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
@@ -34,6 +35,7 @@ class Stage:
 
     def __init__(self, store: InMemoryStore) -> None:
         self.store, self.accepted, self.answers = store, list[Inbound](), dict[str, ApprovalAnswer]()
+        self.staged = list[str]()
         self.clock = SteppingClock()
         numbers = iter(range(1, 1_000))
         self.kernel = make_kernel(
@@ -43,6 +45,8 @@ class Stage:
             new_id=lambda: f"{next(numbers):032x}"[::-1],
             ask=self.ask,
             find_answer=self.find_answer,
+            stage=self.stage,
+            find_owner=self.find_owner,
         )
         self.clients = McpClients(self.open_tape(CLIENTS_TAPE), lambda: "token", kernel=self.kernel)
 
@@ -57,6 +61,13 @@ class Stage:
 
     async def ask(self, *_: Any) -> str:
         raise AssertionError("no turn runs here")
+
+    def stage(self, _turn: object, _key: str, message: Outbound) -> bool:
+        self.staged.append(message.text)
+        return True
+
+    async def find_owner(self) -> None:
+        """Nobody is an owner in person."""
 
     async def find_answer(self, number: str) -> ApprovalAnswer | None:
         return self.answers.get(number)
@@ -141,6 +152,28 @@ async def test_after_a_day_without_an_answer_it_has_expired_and_that_is_a_fact(
     assert (await stage.send("n2")).status == "waiting"  # its turn decides
     ended = [entry.data for entry in await whole(stage.store, CLIENTS_TAPE) if entry.name == "mcp/send_ended"]
     assert [data["status"] for data in ended] == ["expired"]
+
+
+@pytest.mark.parametrize(("change", "status"), [("", "sent"), ("late", "expired"), ("taken back", "declined")])
+async def test_a_yes_counts_for_a_day_and_as_long_as_the_program_may_send(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, change: str, status: str
+) -> None:
+    await stage.send()
+    number = stage.accepted[0].external_id.removeprefix("mcp:")
+    await stage.write(SendShown(number, "AAAAA").to_entry())
+    stage.answers["AAAAA"] = ApprovalAnswer(is_yes=True, by="1", date=stage.clock().isoformat())
+    if change == "late":
+        monkeypatch.setattr("bubbot.features.mcp.serve.sending.ANSWER_TIME", stage.clock() - stage.clock())
+    if change == "taken back":
+        await run(stage.clients.remove_client, OWNER, "editor")
+    ended, tape = list[TapeEntry](), stage.open_tape("chat")
+    root = SimpleNamespace(tape=SimpleNamespace(stage=lambda _, entries, **__: ended.extend(entries)))
+    turn: Any = SimpleNamespace(session=CHAT, is_typed=False, origin=MCP_ORIGIN, tape=tape, root=root)
+    assert stage.clients.wishes is not None
+    await stage.clients.wishes.go_on(turn, number)
+    assert [SendEnded.of(entry).status for entry in ended] == [status]
+    said = [entry.payload["content"] for entry in await whole(stage.store, "chat")]
+    assert (said, stage.staged) == ((["hello"], ["hello"]) if status == "sent" else ([], []))
 
 
 async def test_a_turn_that_failed_ends_the_message_in_silence(stage: Stage) -> None:
