@@ -85,10 +85,11 @@ class Inbox:
         projections = projections or ProjectionRunner()
         self._tape = tape
         self._new_id = new_id
-        self._open = [projections.project(INBOX_PROJECTION, shard) for shard in tape.shards()]
+        self._open = [projections.project(INBOX_PROJECTION, shard, reads_on=False) for shard in tape.shards()]
         self._migrations = projections.project(MIGRATIONS_PROJECTION, tape)
         self._newest_ids: dict[str, int] = {}
         self.languages = PersonLanguages(tape.shards())
+        projections.watch_erasures(self.languages.forget)
         self.on_accepted: Callable[[], None] = lambda: None
         """Called for each new inbound once it is durable."""
 

@@ -148,6 +148,11 @@ class AppRuntime:
         while running := [task for task in self._tasks.values() if not task.done()]:
             await asyncio.wait(running)
 
+    def forget_windows(self) -> None:
+        """Read the windows of all sessions from their tapes again: another process erased entries."""
+        for session in self._sessions.values():
+            session.forget_window()
+
     def pause(self) -> None:
         """Begin no further turn. Running turns continue; the next start answers the waiting messages."""
         self._paused = True

@@ -100,8 +100,9 @@ class McpService:
         self.rules = rules
         self.secrets = McpSecrets(rules.home)
         self._host = host
-        self._projected = (projections or ProjectionRunner()).project(MCP_PROJECTION, self._tape)
-        self._lock = asyncio.Lock()
+        projections = projections or ProjectionRunner()
+        self._projected = projections.project(MCP_PROJECTION, self._tape)
+        self._lock = projections.lock(self._tape.name)
         self._looked: dict[str, tuple[int, float]] = {}
 
     async def load(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import get_args
 
 from msgspec import Struct
@@ -120,7 +119,7 @@ class ConsentService:
         self._tape = tape
         self._projected = projections.project(CONSENT_PROJECTION, tape)
         self._find_accounts = find_accounts
-        self._lock = asyncio.Lock()
+        self._lock = projections.lock(tape.name)
 
     async def has_consented(self, account: Account, purpose: Purpose) -> bool:
         """Return true if the person with this account allows a purpose now."""
