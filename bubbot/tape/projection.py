@@ -248,7 +248,7 @@ class ProjectedTape(Generic[S]):
     async def read_up_to(self, head: int) -> None:
         """Fold what any process appended, up to `head`, which is or was the newest id of the tape."""
         async with self._lock:
-            if not self._is_loaded or head < self._position:
+            if not self._is_loaded:
                 await self._load()
             elif head > self._position:
                 async for page in self._pages(self._position):
@@ -597,8 +597,10 @@ class ProjectionRunner:
         for tape, found in list(self._read_on.items()):
             head = heads.tapes.get(tape, 0)
             for projected in found:
-                if projected.position != head or not projected.is_loaded:
+                if projected.position < head or not projected.is_loaded:
                     await projected.read_up_to(head)
+                elif projected.position > head:  # this process has written since, or the tape was archived
+                    await projected.catch_up()
         for watch in self._watches:
             head, before = heads.tapes.get(watch.tape, 0), watch.head
             watch.head = head

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from bubbot.app.forgetting import finish_forgetting
 from bubbot.arguments.fields import NoArguments
@@ -75,7 +75,7 @@ class TestAccess:
 
             async def approve(bot: Family) -> str:
                 try:
-                    return str(await run(bot.daemon.access.approve, by(f"tg:{OWNER}"), code))
+                    return str(await run(cast("Any", bot.daemon.access.approve), by(f"tg:{OWNER}"), code))
                 except CommandRefused as error:
                     return error.code
 
