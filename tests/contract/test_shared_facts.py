@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -158,6 +158,22 @@ class TestFeatures:
             await order(first, f",schedule.remove {job}")
             await second.say("hello", MEMBER, MEMBER)
             assert job not in store.state.jobs or store.state.jobs[job].status == "over"
+
+    async def test_two_keepers_fire_a_job_once(self, tmp_path: Path, postgres_address: str) -> None:
+        async with pair(tmp_path, postgres_address) as (first, second):
+            await order(first, ",schedule every day at 9 :: Good morning")
+            await second.say("hello", MEMBER, MEMBER)
+            stores = [bot.daemon.bot.schedule_store for bot in (first, second)]
+            for store in stores:
+                assert store is not None
+                store.now = lambda: datetime.now(UTC) + timedelta(days=1)
+            assert stores[0] is not None
+            (job,) = stores[0].state.jobs
+            await asyncio.gather(first.fire(job), second.fire(job))
+            received = [entry.key for entry in await first.entries("bubbot/inbox/tg") if f"{job}@" in (entry.key or "")]
+            assert len(received) == 1
+            answers = [part.text for bot in (first, second) for part in bot.channel.sent if "Nobody waits" in part.text]
+            assert len(answers) == 1
 
     async def test_what_one_bot_spends_is_missing_at_the_other(self, tmp_path: Path, postgres_address: str) -> None:
         limit = BudgetSettings.model_validate({"tokens_day": 20})

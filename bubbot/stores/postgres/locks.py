@@ -17,7 +17,14 @@ from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from bubbot.errors import StoreUnavailable
-from bubbot.stores.postgres.connections import CONNECT_SECONDS, ServerAddress, ServerLost, translate_error
+from bubbot.stores.postgres.connections import (
+    CONNECT_SECONDS,
+    ServerAddress,
+    ServerLost,
+    adapt,
+    session_statements,
+    translate_error,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +39,7 @@ BEAT_SECONDS = 1.5
 _SPACE = 0x6275_6262
 """The first half of the number of each lock: others that use this database may have locks, too."""
 
-_LOCK = (
-    "SELECT pg_advisory_xact_lock(%s, "
-    "('x' || left(md5(concat_ws('/', current_setting('bubbot.tenant', true), %s::text)), 8))::bit(32)::integer)"
-)
+_LOCK = "SELECT pg_advisory_xact_lock(%s, ('x' || left(md5(current_schema() || '/' || %s::text), 8))::bit(32)::integer)"
 """Names that share a number wait for each other needlessly, and do no harm."""
 
 
@@ -48,6 +52,7 @@ class ServerLocks:
             kwargs={**address.parameters, "autocommit": True},
             connection_class=psycopg.AsyncConnection[TupleRow],
             min_size=0,
+            configure=_begin_session,
             max_size=MAX_BLOCKS,
             open=False,
             timeout=CONNECT_SECONDS,
@@ -90,6 +95,7 @@ class ServerLocks:
                 raise translate_error(error) from error
             try:
                 try:
+                    await _begin_session(conn)
                     await self._lock(conn, name, wait=0, silence=SILENCE_SECONDS)
                 except psycopg.Error as error:
                     raise translate_error(error) from error
@@ -114,6 +120,13 @@ class ServerLocks:
     async def aclose(self) -> None:
         async with self._opening:
             await self._pool.close()
+
+
+async def _begin_session(conn: psycopg.AsyncConnection[TupleRow]) -> None:
+    adapt(conn)
+    async with conn.pipeline():
+        for statement in session_statements(readonly=True):
+            await conn.execute(statement)
 
 
 async def _run_while_held(
