@@ -46,6 +46,7 @@ from bubbot.home import Home, WriterLock
 from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound, Role, Sender, ignore_preview
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.requests import SharesRequests
 from bubbot.ports.session_names import first_session
 from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.store import OrdersEntries
@@ -485,7 +486,13 @@ async def open_bot(
         )
         deps, toolbox = build_session_deps(settings, shared, models.in_use)
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
-        runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
+        runtime = AppRuntime(
+            links,
+            deps,
+            partial(_session_tape, store, installed.references, workspace),
+            group,
+            requests=base_store.requests if isinstance(base_store, SharesRequests) else None,
+        )
         _follow_others(projections, lessons, runtime)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(

@@ -29,6 +29,7 @@ from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.manager import ChannelManager
 from bubbot.home import Home
 from bubbot.ports.channel import Outbound, SupportsWebhook
+from bubbot.ports.requests import SharesRequests
 from bubbot.ports.settings import ChangesSettings
 from bubbot.ports.store import KeepsChain
 from bubbot.server.remote import RemoteChannel
@@ -88,6 +89,10 @@ class Daemon:
                 works[name] = work if shared is None else partial(shared.keep, f"{feature.name}: {name}", work)
         if shared is not None:
             works["reading on"] = self.bot.features.reader.run
+        if isinstance(self.bot.base_store, SharesRequests):
+            works["requests of other processes"] = partial(
+                self.bot.base_store.requests.serve, self.bot.runtime.answer_request
+            )
         return [
             self.bot.group.create_task(supervise(name, work, Backoff(random.random))) for name, work in works.items()
         ]

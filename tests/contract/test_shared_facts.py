@@ -22,7 +22,7 @@ from bubbot.ports.turn import Turn
 from bubbot.tape.entry import timestamp
 from bubbot.tool import INSIDE, Tool, tool
 from tests.callers import by, run
-from tests.family import MEMBER, OWNER, Family, family
+from tests.family import GROUP, MEMBER, OWNER, Family, family
 from tests.turns import calls, says
 
 STRANGER = "7"
@@ -191,6 +191,30 @@ class TestFeatures:
             await first.say("roses", MEMBER, MEMBER)
             answer = await second.say(",topics", MEMBER, MEMBER)
             assert "garden" in str(answer)
+
+
+async def test_a_stop_that_is_typed_at_one_bot_reaches_the_turn_of_the_other(
+    tmp_path: Path, postgres_address: str
+) -> None:
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    @tool("wait.now", effect=INSIDE)
+    async def wait_now(turn: Turn, args: NoArguments) -> str:
+        """Wait."""
+        reached.set()
+        await never.wait()
+        return "waited"
+
+    async with pair(tmp_path, postgres_address, POSTING, tools=[wait_now]) as (first, second):
+        tasks = second.daemon.start_features()
+        answer = asyncio.create_task(second.say("wait, then post"))
+        await asyncio.wait_for(reached.wait(), 10)
+        assert await first.daemon.bot.runtime.find_activity(f"tg:{GROUP}") == (True, 0)
+        assert await first.say(",stop") == []  # the turn itself says so
+        assert await answer == ["Stopped."]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_person_who_is_forgotten_is_in_nobodys_memory(tmp_path: Path, postgres_address: str) -> None:

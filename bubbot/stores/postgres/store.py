@@ -46,6 +46,7 @@ from bubbot.stores.postgres.connections import (
 )
 from bubbot.stores.postgres.locks import ServerLocks
 from bubbot.stores.postgres.reading import find_entries
+from bubbot.stores.postgres.requests import ServerRequests
 from bubbot.stores.postgres.schema import (
     Connection,
     check_version,
@@ -116,6 +117,7 @@ class PostgresStore:
     Attributes:
         address: of the database.
         tape_shards: see `bubbot.tape.shards`.
+        requests: asks other processes.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class PostgresStore:
         )
         self._writer = None if readonly else PostgresWriter(self._connect_writer, salt, room_retry)
         self._locks = ServerLocks(address)
+        self.requests = ServerRequests(address, role)
 
     async def start(self) -> None:
         """Open the connections. Raise `StoreError` and leave none open."""
@@ -427,6 +430,7 @@ class PostgresStore:
                 await self._writer.aclose()
         finally:
             await self._locks.aclose()
+            await self.requests.aclose()
             await self._pool.close()
 
     def _require_writer(self) -> PostgresWriter:
