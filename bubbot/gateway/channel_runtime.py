@@ -166,6 +166,7 @@ class ChannelRuntime:
         """Pass an event of the channel to the current gate."""
         if self.read_on is not None:
             await self.read_on()
+            self.limiter.load(await self.inbox.read_others())
         return await self.gate.receive(event)
 
     async def notify(self, outbound: Outbound) -> None:
@@ -286,6 +287,8 @@ async def make_channel_runtime(
     limiter = PersonLimiter(policy.person_limits, now)
     if policy.person_limits != PersonLimits():
         limiter.load(await inbox.recent_messages(now() - ONE_DAY))
+        if read_on is not None:
+            await inbox.read_others()  # from here on
     strangers = StrangerCounter(channel.name)
     return ChannelRuntime(
         channel,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from bubbot.app.forgetting import finish_forgetting
 from bubbot.arguments.fields import NoArguments
 from bubbot.errors import CommandRefused
 from bubbot.features.budget.settings import BudgetSettings
+from bubbot.gateway.limits import PersonLimits
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import ChatMigration
@@ -92,6 +94,21 @@ class TestAccess:
             await second.say("two", MEMBER, "55")
             said = [entry.payload.get("content") for entry in await second.entries(MEMBER) if entry.kind == "message"]
             assert [text for text in said if text in ("one", "two")] == ["one", "two"]
+
+    async def test_the_messages_of_a_person_count_wherever_they_were_received(
+        self, tmp_path: Path, postgres_address: str
+    ) -> None:
+        async with pair(tmp_path, postgres_address) as (first, second):
+            for bot in (first, second):
+                runtime = bot.daemon.bot.channel_runtimes["tg"]
+                runtime.apply_policy(replace(runtime.policy, person_limits=PersonLimits(messages_per_minute=3)))
+                await runtime.inbox.read_others()
+            assert await first.say("one", MEMBER, MEMBER) == ["You said: one"]
+            assert await first.say("two", MEMBER, MEMBER) == ["You said: two"]
+            assert await second.say("three", MEMBER) == ["You said: three"]
+            (notice,) = await second.say("four", MEMBER)
+            assert "3" in notice
+            assert await first.say("five", MEMBER, MEMBER) != ["You said: five"]
 
 
 class TestApprovals:
