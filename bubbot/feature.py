@@ -168,7 +168,9 @@ class Feature:
         lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
         on_recovered: called at a start, once it is known what an earlier process left open; what is merged when a session
             is taken up comes to `on_merged`.
-        background: coroutines that run while a daemon runs, by name; each is restarted if it fails.
+        background: coroutines that run while a daemon runs, by name; each is restarted if it fails. If several daemons share
+            the tapes, one of them runs each.
+        background_everywhere: those that every daemon runs, because they serve what only its process knows.
         health: reports its health, without I/O, for features that stay when settings change.
         metrics: the metrics whose values its health has.
         prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`. A package gets its section, a
@@ -194,6 +196,7 @@ class Feature:
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     on_recovered: Callable[[], Awaitable[None]] | None = None
     background: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    background_everywhere: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     health: Callable[[HealthContext], FeatureHealth] | None = None
     metrics: Sequence[MetricSpec] = ()
     prepare: Callable[[Any], Awaitable[Apply]] | None = None
@@ -206,7 +209,7 @@ class Feature:
 
 
 _LASTING_FIELDS = (
-    "traces", "around_delivery", "lifespan", "on_recovered", "background", "health", "metrics", "prepare", "renew",
+    "traces", "around_delivery", "lifespan", "on_recovered", "background", "background_everywhere", "health", "metrics", "prepare", "renew",
 )  # fmt: skip
 
 

@@ -32,8 +32,9 @@ from bubbot.ports.session_names import (
 )
 from bubbot.ports.turn import Turn
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService, session_tape
-from bubbot.tape.store import TapeStore
+from bubbot.tape.store import SharesWriting, TapeStore
 from bubbot.texts import Texts
 from bubbot.tool import CommandHelp, Effect
 
@@ -166,6 +167,10 @@ class CommandContext:
     def service(self, kind: type[T]) -> T | None:
         """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""
         return next((service for service in self.services if isinstance(service, kind)), None)
+
+    def make_projections(self) -> ProjectionRunner:
+        """Make the states for a service of this command. It excludes bots that write to the store meanwhile, if several may."""
+        return ProjectionRunner(self.store if isinstance(self.store, SharesWriting) else None)
 
     def open_tape(self, name: str, session: str = "") -> TapeService:
         """Open a tape by its name."""

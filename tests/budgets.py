@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from bubbot.app.reading_on import find_shared
 from bubbot.feature import Feature
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetMeter
@@ -15,7 +16,7 @@ from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
 from bubbot.ports.usage import BudgetSubject, CallReserved, CallSettled
 from bubbot.tape.entry import JsonObject, TapeEntry
-from bubbot.tape.projection import read_combined_projection
+from bubbot.tape.projection import ProjectionRunner, read_combined_projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -70,7 +71,15 @@ async def opened(
 ) -> Budget:
     """A budget that has read its books. `life` goes into the ids of calls: two are two processes."""
     now = clock or SteppingClock()
-    made = Budget(budget_tape(store, now), agreed, now=now, new_id=CountingIds(life), zone=zone, notify_owner=tell)
+    made = Budget(
+        budget_tape(store, now),
+        agreed,
+        now=now,
+        new_id=CountingIds(life),
+        zone=zone,
+        notify_owner=tell,
+        projections=ProjectionRunner(find_shared(store)),
+    )
     await made.load()
     return made
 

@@ -26,6 +26,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import ModelSettings
+from bubbot.settings.sections import StoreSettings
 from bubbot.tape.entry import JsonObject, TapeEntry, timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.tool import Tool
@@ -74,7 +75,7 @@ class Family:
             "tg", number, chat, who, text, now, message=number, direct=chat != GROUP, addressed=True, **fields
         )
         async with asyncio.timeout(WAIT):
-            await self.daemon.bot.channel_runtimes["tg"].gate.receive(inbound)
+            await self.daemon.bot.channel_runtimes["tg"].receive(inbound)
             await self.quiet()
         return [part.text for part in self.channel.sent[before:]]
 
@@ -125,16 +126,18 @@ async def family(
     pages: Mapping[str, str] = MappingProxyType({}),
     toolbox: list[Tool] | None = None,
     busy: str = "queue",
+    store: str = "",
     **limits: Any,
 ) -> AsyncIterator[Family]:
     """Run the bot. `sections` are those of other features, `limits` settings of `[agents]`, `pages` what addresses hold.
-    All tools are put into `toolbox`."""
+    All tools are put into `toolbox`. `store` is the address of a server with the tapes; by default they are in the home."""
     channel, done = KeptChannel("tg"), list[tuple[str, str]]()
     acting = acting_tools(lambda name, text: done.append((name, text)), lambda address: pages.get(address, "a page"))
     settings = make_settings(
         AgentsSettings.model_validate({**agents, **limits}),
         *sections,
         model=ModelSettings(name="scripted"),
+        store=StoreSettings.model_validate({"url": store or None}),
         channels={
             "tg": {
                 "kind": "kept",

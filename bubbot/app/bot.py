@@ -23,6 +23,7 @@ from bubbot.app.installed import find_memory_strategies, load_features, load_str
 from bubbot.app.models import CurrentModels, choose_models, open_endpoint_model, turns_at_once
 from bubbot.app.own_features import FEATURES
 from bubbot.app.reading import blank_opener, copy_opener, head_finder, session_reader
+from bubbot.app.reading_on import find_shared
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
 from bubbot.app.tapes import new_id, now, tape_service
@@ -45,6 +46,7 @@ from bubbot.home import Home, WriterLock
 from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound, Role, Sender, ignore_preview
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.requests import SharesRequests
 from bubbot.ports.session_names import first_session
 from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.store import OrdersEntries
@@ -375,7 +377,7 @@ async def open_bot(
         channel_runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(channel_runtimes, texts)
         owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
-        projections, restart, renewal = ProjectionRunner(), asyncio.Event(), _ToolRenewal()
+        projections, restart, renewal = ProjectionRunner(find_shared(base_store)), asyncio.Event(), _ToolRenewal()
         read_session = session_reader(
             partial(_session_tape, store, installed.references, workspace), may_read, partial(first_session, store)
         )
@@ -484,7 +486,14 @@ async def open_bot(
         )
         deps, toolbox = build_session_deps(settings, shared, models.in_use)
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
-        runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
+        runtime = AppRuntime(
+            links,
+            deps,
+            partial(_session_tape, store, installed.references, workspace),
+            group,
+            requests=base_store.requests if isinstance(base_store, SharesRequests) else None,
+        )
+        _follow_others(projections, lessons, runtime)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(
                 runtime,
@@ -540,6 +549,12 @@ async def _open_store(settings: StoreSettings, home: Home, room_retry: float | N
 
 def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:
     return tape_service(store, session_tape(workspace, session), session, references=references)
+
+
+def _follow_others(projections: ProjectionRunner, lessons: ModelLessons, runtime: AppRuntime) -> None:
+    """Let what is no projection follow what other processes write."""
+    projections.watch(MODELS_TAPE, lessons.load)
+    projections.watch_erasures(runtime.forget_windows)
 
 
 def menu_languages(channel_runtimes: Mapping[str, ChannelRuntime]) -> dict[str, Texts]:

@@ -143,4 +143,5 @@ class ChannelFactory:
             hold=hold,
             wait_for_room=self.wait_for_room,
             around_delivery=self.around_delivery,
+            read_on=self.projections.read_on if self.projections.is_shared else None,
         )

@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.bot import Bot, PortWrappers, open_bot
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.channels import STDIN, admission_settings, channel_policy, channel_tables
+from bubbot.app.reading_on import find_shared
 from bubbot.app.tapes import now
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.access.commands import access_tools
@@ -28,6 +29,7 @@ from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.manager import ChannelManager
 from bubbot.home import Home
 from bubbot.ports.channel import Outbound, SupportsWebhook
+from bubbot.ports.requests import SharesRequests
 from bubbot.ports.settings import ChangesSettings
 from bubbot.ports.store import KeepsChain
 from bubbot.server.remote import RemoteChannel
@@ -80,10 +82,19 @@ class Daemon:
         """Start the background work of the features, none in quarantine. Cancel it before the channels end."""
         if self.quarantine is not None:
             return []
+        shared, works = find_shared(self.bot.base_store), dict[str, Callable[[], Awaitable[None]]]()
+        for feature in self.bot.features.lasting:
+            works |= feature.background_everywhere
+            for name, work in feature.background.items():
+                works[name] = work if shared is None else partial(shared.keep, f"{feature.name}: {name}", work)
+        if shared is not None:
+            works["reading on"] = self.bot.features.reader.run
+        if isinstance(self.bot.base_store, SharesRequests):
+            works["requests of other processes"] = partial(
+                self.bot.base_store.requests.serve, self.bot.runtime.answer_request
+            )
         return [
-            self.bot.group.create_task(supervise(name, work, Backoff(random.random)))
-            for feature in self.bot.features.lasting
-            for name, work in feature.background.items()
+            self.bot.group.create_task(supervise(name, work, Backoff(random.random))) for name, work in works.items()
         ]
 
     def start_daily_digest(self, zone: str) -> list[asyncio.Task[None]]:

@@ -19,6 +19,7 @@ from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
 from bubbot.app.own_features import FEATURES, copying_events, find_parts, session_events
 from bubbot.app.people import personal_tapes
+from bubbot.app.reading_on import FactsReader, find_shared
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.app.weights import find_trial
 from bubbot.errors import BubbotError, ConfigError, ModelUnavailable
@@ -88,7 +89,6 @@ from bubbot.runtime.tool_list import is_callable
 from bubbot.settings.loader import Settings
 from bubbot.tape.copies import KnownCopies, find_copies_of_tape
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.provenance import most_foreign
 from bubbot.tape.references import ReferenceRegistry, declared_references
 from bubbot.tape.store import TapeStore
@@ -136,6 +136,7 @@ class BotFeatures:
         memory: None without memory.
         consents: what people allow their words to be used for.
         problems: the problems of installed features.
+        reader: reads on what other processes wrote.
         around_model: middleware around each model call, under the current settings.
     """
 
@@ -180,7 +181,7 @@ class BotFeatures:
             kernel, list_tools=self.list_tools, strategies=strategies, read_labels=labels.read
         )
         self.find_heads = kernel.find_heads
-        self._home, self._store = home, store
+        self._home, self._store, self.reader = home, store, FactsReader(kernel.projections)
         self._names = names
         self.strategies = strategies
         self._references = references
@@ -191,7 +192,7 @@ class BotFeatures:
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
         self._find_accounts = links.linked_accounts
         self.consents = ConsentService(kernel.open_tape(CONSENT_TAPE), kernel.projections, links.linked_accounts)
-        shared = SharedZones(kernel.open_tape, kernel.now, links)
+        shared = _open_zones(kernel, links)
         self.memory = (
             MemoryFeature(
                 kernel.home,
@@ -234,7 +235,8 @@ class BotFeatures:
             guard = FeatureGuard(factory.name, self.problems, timeouts)
             section = feature_section(factory, settings)
             # It gets its own projections: a failing one must not stop others on the same tape.
-            feature = guard.build(partial(factory.build, replace(kernel, projections=ProjectionRunner()), section))
+            projections = self.reader.make_projections(factory.name, find_shared(store))
+            feature = guard.build(partial(factory.build, replace(kernel, projections=projections), section))
             if feature is not None:
                 self._lasting[factory.name] = feature
                 self._sections[factory.name] = section
@@ -410,7 +412,8 @@ class BotFeatures:
                     f"feature {feature.name} is built anew at each reload, so nothing calls its {', '.join(parts)}"
                 )
         self._leave_out_clashes(own)
-        features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
+        packages = (feature for feature in self.lasting if feature.name not in FEATURES)
+        features = [*self.reader.features(), *packages, *own]
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
 
@@ -555,6 +558,14 @@ class BotFeatures:
         """Remove the files that channels store for a session."""
         with suppress(FileNotFoundError):
             shutil.rmtree(session_folder(self._home.path, session))
+
+
+def _open_zones(kernel: Kernel, links: AccountLinks) -> SharedZones:
+    """Open the memory of people and of the workspace."""
+    projections = kernel.projections
+    zones = SharedZones(kernel.open_tape, kernel.now, links, is_written_elsewhere=projections.is_shared)
+    projections.watch_erasures(zones.forget_all)
+    return zones
 
 
 async def _compose_answerable(compose: Callable[[Turn], Awaitable[ComposedRequest]], turn: Turn) -> ComposedRequest:

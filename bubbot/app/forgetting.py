@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from bubbot.app.own_features import copying_events, find_parts
+from bubbot.app.reading_on import find_shared
 from bubbot.app.tapes import now, tape_service
 from bubbot.home import Home
 from bubbot.ports.forgetting import PEOPLE_TAPE, RestateTape
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry
-from bubbot.tape.store import TapeStore
+from bubbot.tape.store import Lease, TapeStore
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,14 @@ async def finish_forgetting(
     """
     if not await store.head(PEOPLE_TAPE):  # most homes
         return
+    forget = partial(_forget_all, store, home, workspace, references)
+    if (shared := find_shared(store)) is None:
+        await forget()
+    else:
+        await shared.keep("forgetting people", forget)
+
+
+async def _forget_all(store: TapeStore, home: Home, workspace: str, references: ReferenceRegistry | None) -> None:
     # Imported here: few people are ever forgotten.
     from bubbot.app.installed import load_features
     from bubbot.features.access.links import AccountLinks
@@ -48,7 +57,10 @@ async def finish_forgetting(
         return
     references = references or load_features().references
     for forked in await store.forked_sessions():  # what open turns hold is reached only on the tapes
-        await merge_open_forks(tape_service(store, forked.tape, forked.session, references=references))
+        tape = tape_service(store, forked.tape, forked.session, references=references)
+        if find_shared(store) is not None:  # another process may be at it: it goes on from what is merged here
+            tape.write_under(Lease(tape.name, await store.raise_epoch(tape.name)))
+        await merge_open_forks(tape)
     deps = ForgettingDeps(
         store=store,
         home=home.path,

@@ -160,12 +160,17 @@ class FeatureGuard:
             withholds=[partial(self._withhold, each) for each in feature.withholds],
             on_merged=[partial(self.notify, "on_merged", each) for each in feature.on_merged],
             lifespan=partial(self._lifespan, feature.lifespan) if feature.lifespan else None,
-            background={
-                f"feature {self.name}: {name}": partial(self._background, name, run)
-                for name, run in feature.background.items()
-            },
+            background=self._guard_background(feature.background),
+            background_everywhere=self._guard_background(feature.background_everywhere),
             prepare=partial(self._prepare, feature.prepare) if feature.prepare else None,
         )
+
+    def _guard_background(
+        self, background: Mapping[str, Callable[[], Awaitable[None]]]
+    ) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {
+            f"feature {self.name}: {name}": partial(self._background, name, run) for name, run in background.items()
+        }
 
     def fail(self, where: str, problem: str, error: BaseException | None = None) -> FeatureFailed:
         """Record a failure; return it as an error."""

@@ -86,6 +86,7 @@ class ChannelRuntime:
         strangers: counts the ignored messages of strangers.
         previews: shows running turns; None if the channel cannot.
         held_messages: merged messages that are not delivered yet; None if messages are delivered at once.
+        read_on: folds what other processes wrote, before an event is judged; None with one process.
         is_cancelled: true after `cancel`; remaining messages are durable, and the runtime that replaces this one
             delivers them.
     """
@@ -101,6 +102,7 @@ class ChannelRuntime:
     strangers: StrangerCounter
     previews: ShowsPreviews | None = None
     held_messages: list[OutboxMessage] | None = None
+    read_on: Callable[[], Awaitable[None]] | None = None
     gate: InboundGate = field(init=False)
     is_cancelled: bool = False
 
@@ -162,6 +164,9 @@ class ChannelRuntime:
 
     async def receive(self, event: ChannelEvent) -> bool | str | None:
         """Pass an event of the channel to the current gate."""
+        if self.read_on is not None:
+            await self.read_on()
+            self.limiter.load(await self.inbox.read_others())
         return await self.gate.receive(event)
 
     async def notify(self, outbound: Outbound) -> None:
@@ -226,6 +231,7 @@ async def make_channel_runtime(
     hold: bool = False,
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
     around_delivery: Sequence[AroundDelivery] = (),
+    read_on: Callable[[], Awaitable[None]] | None = None,
 ) -> ChannelRuntime:
     """Build a channel runtime without its gate, which needs the app runtime. Read the moved chats from the inbox.
 
@@ -233,6 +239,7 @@ async def make_channel_runtime(
         hold: keep answers in `ChannelRuntime.held_messages` instead of delivering them.
         wait_for_room: see `Deliverer`.
         around_delivery: see `Deliverer`.
+        read_on: see `ChannelRuntime`.
     """
     moves = await inbox.read_migrations()
     if policy.admission is not None:
@@ -280,9 +287,22 @@ async def make_channel_runtime(
     limiter = PersonLimiter(policy.person_limits, now)
     if policy.person_limits != PersonLimits():
         limiter.load(await inbox.recent_messages(now() - ONE_DAY))
+        if read_on is not None:
+            await inbox.read_others()  # from here on
     strangers = StrangerCounter(channel.name)
     return ChannelRuntime(
-        channel, inbox, outbox, link, deliverer, policy, moves, limiter, strangers, previews, [] if hold else None
+        channel,
+        inbox,
+        outbox,
+        link,
+        deliverer,
+        policy,
+        moves,
+        limiter,
+        strangers,
+        previews,
+        [] if hold else None,
+        read_on,
     )
 
 

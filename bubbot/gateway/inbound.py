@@ -165,7 +165,7 @@ class InboundGate:
             case UnparsedUpdate():
                 await self._on_unparsed(event)
             case StopRequest():
-                self._runtime.stop(self._in_home_chat(event).session)
+                await self._runtime.stop_anywhere(self._in_home_chat(event).session)
         return None
 
     async def _on_message(self, inbound: Inbound) -> bool | None:
@@ -217,7 +217,7 @@ class InboundGate:
     async def _discard(self, inbound: Inbound, limit: Limit) -> bool | None:
         """Discard a message over a limit, but obey a stop."""
         if inbound.text.strip() == STOP:
-            self._runtime.stop(inbound.session)
+            await self._runtime.stop_anywhere(inbound.session)
             return None
         return await self._notify_excess(inbound, limit)
 
@@ -459,7 +459,7 @@ class InboundGate:
         """
         if is_own:
             inbound = await self._with_language(inbound)
-        overtaken = self._find_overtaken(inbound) if is_overtaking(inbound) else None
+        overtaken = await self._find_overtaken(inbound) if is_overtaking(inbound) else None
         slots = None if is_own or overtaken else self._slots
         if slots is not None:
             await slots.acquire()
@@ -480,7 +480,7 @@ class InboundGate:
             if accepted is None:
                 return None
             if is_overtaking(inbound):  # earlier messages were queued meanwhile
-                overtaken = self._find_overtaken(inbound) or overtaken
+                overtaken = self._as_overtaken(inbound, self._runtime.session_activity(inbound.session)) or overtaken
             if overtaken is not None:
                 return _settled_result(await self._answer_at_once(accepted, *overtaken))
             result = self._runtime.submit(accepted)
@@ -501,17 +501,19 @@ class InboundGate:
         """Queue a change that an earlier process recorded."""
         self._runtime.submit_change(change)
 
-    def _find_overtaken(self, inbound: Inbound) -> tuple[bool, int] | None:
-        """Return the `AppRuntime.session_activity` that a stop or a status overtakes; None if the session is idle."""
-        running, waiting = self._runtime.session_activity(inbound.session)
-        return (running, waiting) if (running or waiting) and not self._runtime.is_too_old(inbound) else None
+    async def _find_overtaken(self, inbound: Inbound) -> tuple[bool, int] | None:
+        """Return the activity of a session that a stop or a status overtakes, in any process; None if it is idle."""
+        return self._as_overtaken(inbound, await self._runtime.find_activity(inbound.session))
+
+    def _as_overtaken(self, inbound: Inbound, activity: tuple[bool, int]) -> tuple[bool, int] | None:
+        return activity if any(activity) and not self._runtime.is_too_old(inbound) else None
 
     async def _answer_at_once(self, accepted: AcceptedInbound, running: bool, waiting: int) -> str:  # noqa: FBT001 - see `_find_overtaken`
         """Run a stop or a status command; the transaction that stores its answer (may be empty) marks it done."""
         inbound = accepted.inbound
         texts = self._texts_for(inbound.sender)
         if inbound.text.strip() == STOP:
-            text = "" if self._runtime.stop(inbound.session) else texts.say("NothingToStop")
+            text = "" if await self._runtime.stop_anywhere(inbound.session) else texts.say("NothingToStop")
         else:
             doing = describe_activity(texts, self._activity.get(inbound.session) if self._activity else None)
             if not running:

@@ -10,6 +10,7 @@ import heapq
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import MappingProxyType
 from typing import TypeVar
@@ -85,10 +86,13 @@ class Inbox:
         projections = projections or ProjectionRunner()
         self._tape = tape
         self._new_id = new_id
-        self._open = [projections.project(INBOX_PROJECTION, shard) for shard in tape.shards()]
+        self._open = [projections.project(INBOX_PROJECTION, shard, reads_on=False) for shard in tape.shards()]
         self._migrations = projections.project(MIGRATIONS_PROJECTION, tape)
         self._newest_ids: dict[str, int] = {}
+        self._others_read: dict[str, int] = {}
+        self._own_nonces: set[str] = set()
         self.languages = PersonLanguages(tape.shards())
+        projections.watch_erasures(self.languages.forget)
         self.on_accepted: Callable[[], None] = lambda: None
         """Called for each new inbound once it is durable."""
 
@@ -121,8 +125,11 @@ class Inbox:
         except UNREADABLE_ERRORS as error:
             await self._set_aside(inbound, error)
             return None
+        if self._others_read:  # before it can be read
+            self._own_nonces.add(nonce)
         stored = await self._append_once(inbound.session, entry, nonce, also)
         if stored is None:
+            self._own_nonces.discard(nonce)
             return None
         self.languages.note(inbound)
         self.on_accepted()
@@ -249,6 +256,26 @@ class Inbox:
         """Return the newest messages accepted since then, oldest first."""
         messages = [await tape.read(RecentMessagesView(since)) for tape in self._tape.shards()]
         return tuple(heapq.merge(*messages, key=sent_at))
+
+    async def read_others(self) -> tuple[Inbound, ...]:
+        """Return the messages that other processes have accepted since the last call; none at the first one."""
+        found: list[Inbound] = []
+        for tape in self._tape.shards():
+            start = self._others_read.get(tape.name)
+            head = self._others_read[tape.name] = await tape.head()
+            if start is None or head <= start:
+                continue
+            query = TapeQuery(tape.name, IdRanges(((start + 1, head),)), kinds=(Kind.EVENT,), names=(RECEIVED,))
+            for entry in (await tape.fetch([query]))[0]:
+                nonce = entry.meta.get("accept")
+                if nonce in self._own_nonces:
+                    self._own_nonces.discard(str(nonce))
+                elif not entry.erased:
+                    with suppress(*UNREADABLE_ERRORS):  # recovery says so
+                        found.append(inbound_from(entry.data))
+        for inbound in found:
+            self.languages.note(inbound)
+        return tuple(found)
 
     async def find_direct_message(self, people: frozenset[str]) -> Inbound | None:
         """Return the newest message that one of these people wrote in a direct chat."""

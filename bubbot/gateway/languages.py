@@ -24,6 +24,10 @@ class PersonLanguages:
         if language := inbound.sender.language:
             self._known[inbound.sender.id] = self._known[place_of(inbound.chat)] = language
 
+    def forget(self) -> None:
+        """Read the inbox again: entries were erased."""
+        self._known, self._is_read = {}, False
+
     async def find(self, *names: str) -> str:
         """Return the first known language of these people and places; empty if none is known."""
         if not self._is_read and not any(name in self._known for name in names):

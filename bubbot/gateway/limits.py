@@ -64,9 +64,10 @@ class PersonLimiter:
         self._people: OrderedDict[str, _PersonUsage] = OrderedDict()
 
     def load(self, accepted: Iterable[Inbound]) -> None:
-        """Count messages that an earlier process accepted, oldest first."""
+        """Count messages that an earlier process, or another one, accepted, oldest first."""
         for inbound in accepted:
             usage, at = self._usage(inbound.sender.id), self._at(inbound.time)
+            _forget(usage.messages, at)
             usage.messages.append(at)
             _add_bytes(usage.sizes, at, _size(inbound))
 

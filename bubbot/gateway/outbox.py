@@ -67,7 +67,9 @@ class Outbox:
         self._tape = tape
         self._leases = leases
         projections = projections or ProjectionRunner()
-        self._pending = {shard.name: projections.project(OUTBOX_PROJECTION, shard) for shard in tape.shards()}
+        self._pending = {
+            shard.name: projections.project(OUTBOX_PROJECTION, shard, reads_on=False) for shard in tape.shards()
+        }
 
     @property
     def name(self) -> str:

@@ -11,9 +11,11 @@ from bubbot.errors import ConfigError, LeaseLost
 from bubbot.log import bind
 from bubbot.ports.channel import Inbound
 from bubbot.ports.health import RuntimeLoad
+from bubbot.ports.requests import WorkerRequests
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.messages import find_message_id
 from bubbot.runtime.session import SessionChannel, SessionDeps, SessionRuntime
+from bubbot.tape.entry import JsonObject
 from bubbot.tape.service import TapeService
 
 log = logging.getLogger(__name__)
@@ -22,6 +24,10 @@ MAX_IDLE_SESSIONS = 256
 """Idle sessions to keep in memory; a dropped session is read from its tape again."""
 MAX_CACHED_ENTRIES = 50_000
 """Window entries to keep in memory, about 75 MB; a session with a running turn always keeps its own."""
+STOP_REQUEST, ACTIVITY_REQUEST = "stop", "activity"
+"""The kinds of requests among processes about a session."""
+OTHERS_SECONDS = 1.0
+"""Seconds in which another process has to say that it has a session."""
 
 
 class AppRuntime:
@@ -33,7 +39,11 @@ class AppRuntime:
         deps: SessionDeps,
         open_tape: Callable[[str], TapeService],
         group: asyncio.TaskGroup,
+        *,
+        requests: WorkerRequests | None = None,
     ) -> None:
+        """Take what sessions need. `requests`: asks other processes that have sessions; None if there are none."""
+        self._requests = requests
         self._links = dict(channels)
         self._deps = deps
         self._tape = open_tape
@@ -114,6 +124,30 @@ class AppRuntime:
         session = self._sessions.get(session_id)
         return session is not None and session.stop()
 
+    async def stop_anywhere(self, session_id: str) -> bool:
+        """Stop the running turn of a session, in whatever process it runs; return true if there was one."""
+        if (was_running := self.stop(session_id)) or self._requests is None:
+            return was_running
+        answer = await self._requests.post(session_id, STOP_REQUEST, {}, seconds=OTHERS_SECONDS)
+        return answer is not None and answer.get("stopped") is True
+
+    async def find_activity(self, session_id: str) -> tuple[bool, int]:
+        """Return what `session_activity` does, of whatever process has the session."""
+        here = self.session_activity(session_id)
+        if any(here) or self._requests is None:
+            return here
+        answer = await self._requests.post(session_id, ACTIVITY_REQUEST, {}, seconds=OTHERS_SECONDS)
+        return (answer["running"], answer["waiting"]) if answer else here
+
+    async def answer_request(self, session_id: str, kind: str, _data: JsonObject) -> JsonObject | None:
+        """Answer another process about a session that has something to do here; see `AnswerRequest`."""
+        running, waiting = self.session_activity(session_id)
+        if not (running or waiting):
+            return None
+        if kind == STOP_REQUEST:
+            return {"stopped": self.stop(session_id)}
+        return {"running": running, "waiting": waiting} if kind == ACTIVITY_REQUEST else None
+
     def session_activity(self, session_id: str) -> tuple[bool, int]:
         """Return true if a turn of this session is running, and the number of messages that wait behind it."""
         session = self._sessions.get(session_id)
@@ -147,6 +181,11 @@ class AppRuntime:
         """Wait until no session has anything to do."""
         while running := [task for task in self._tasks.values() if not task.done()]:
             await asyncio.wait(running)
+
+    def forget_windows(self) -> None:
+        """Read the windows of all sessions from their tapes again: another process erased entries."""
+        for session in self._sessions.values():
+            session.forget_window()
 
     def pause(self) -> None:
         """Begin no further turn. Running turns continue; the next start answers the waiting messages."""

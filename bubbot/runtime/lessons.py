@@ -52,7 +52,9 @@ class ModelLessons:
         self._lessons: list[Lesson] = []
 
     async def load(self) -> None:
-        self._lessons = [*await self._tape.read(LessonsView())]
+        """Read the tape, again if other processes wrote to it. What is being tried out stays."""
+        tried = [lesson for lesson in self._lessons if lesson.fact is None]
+        self._lessons = [*await self._tape.read(LessonsView()), *tried]
 
     def find(self, model: str, server: str) -> Sequence[Lesson]:
         return [lesson for lesson in self._lessons if lesson.model == model and lesson.server == server]

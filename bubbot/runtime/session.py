@@ -236,6 +236,10 @@ class SessionRuntime:
     def cached_entries(self) -> int:
         return self._tape.cached_entries
 
+    def forget_window(self) -> None:
+        """Read the window from the tape again."""
+        self._tape.forget_window()
+
     def stop(self) -> bool:
         """Stop the running turn; return true if there was one.
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -23,6 +24,7 @@ from bubbot.tape.fact import Fact, FactState, decode_state, encode_state, find_c
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery
 from bubbot.tape.references import EntryId
+from bubbot.tape.store import SharesWriting
 
 log = logging.getLogger(__name__)
 
@@ -216,6 +218,10 @@ class ProjectedTape(Generic[S]):
         """The last id that the state covers."""
         return self._position
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._is_loaded
+
     async def load(self) -> S:
         """Read the state from the tape again: a checkpoint and the facts after it."""
         async with self._lock:
@@ -238,6 +244,16 @@ class ProjectedTape(Generic[S]):
             else:
                 await self._load()
         return self._state
+
+    async def read_up_to(self, head: int) -> None:
+        """Fold what any process appended, up to `head`, which is or was the newest id of the tape."""
+        async with self._lock:
+            if not self._is_loaded:
+                await self._load()
+            elif head > self._position:
+                async for page in self._pages(self._position):
+                    self._apply(page)
+            self._position = max(self._position, head)
 
     async def follow(self, entries: Sequence[TapeEntry]) -> None:
         """Fold entries that this process has appended; read entries that are missing before them."""
@@ -485,23 +501,137 @@ async def read_combined_projection(projection: Projection[S], tapes: Iterable[Ta
     return projection.combine_states([await read_projection(projection, tape) for tape in tapes])
 
 
-class ProjectionRunner:
-    """The projections of a process, each in memory once."""
+@dataclass
+class _Watch:
+    """What to call if a tape has moved on from `head`; None: not asked for yet."""
 
-    def __init__(self) -> None:
+    tape: str
+    on_moved: Callable[[], Awaitable[None]]
+    head: int | None = None
+
+
+class _SharedLock:
+    """A lock in all processes. See `ProjectionRunner.lock`."""
+
+    def __init__(self, runner: ProjectionRunner, store: SharesWriting, tape: str) -> None:
+        self._runner, self._store, self._tape = runner, store, tape
+        self._own = asyncio.Lock()  # so that the tasks of this process wait without a connection each
+        self._held: AbstractAsyncContextManager[None] | None = None
+
+    async def __aenter__(self) -> None:
+        await self._own.acquire()
+        try:
+            held = self._store.exclusive(f"changes of {self._tape}")
+            await held.__aenter__()
+            try:
+                await self._runner.read_on()
+            except BaseException as error:
+                await held.__aexit__(type(error), error, error.__traceback__)
+                raise
+            self._held = held
+        except BaseException:
+            self._own.release()
+            raise
+
+    async def __aexit__(self, *raised: Any) -> None:
+        held, self._held = self._held, None
+        try:
+            assert held is not None
+            await held.__aexit__(*raised)
+        finally:
+            self._own.release()
+
+
+class ProjectionRunner:
+    """The projections of a process, each in memory once.
+
+    If several processes write to the store, `read_on` folds what the others wrote: whoever answers by a state asks for it
+    at each step. With one process it costs nothing.
+    """
+
+    def __init__(self, shared: SharesWriting | None = None) -> None:
+        """Read nothing. `shared`: the store, if several processes write to it."""
+        self._shared = shared
         self._by_tape: dict[str, dict[str, ProjectedTape[Any]]] = {}  # by its name, then by that of the projection
+        self._read_on: dict[str, list[ProjectedTape[Any]]] = {}
+        self._watches: list[_Watch] = []
+        self._on_erased: list[Callable[[], None]] = []
+        self._erasure: int | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """True if several processes may write to the store."""
+        return self._shared is not None
 
     def project(
         self,
         projection: Projection[S],
         tape: TapeHandle,
         on_applied: Callable[[Sequence[TapeEntry]], None] = _ignore_entries,
+        *,
+        reads_on: bool = True,
     ) -> ProjectedTape[S]:
-        """Return the projection of a tape without reading it. Only the first caller's `on_applied` counts."""
+        """Return the projection of a tape without reading it. Only the first caller's `on_applied` counts.
+
+        `reads_on`: `read_on` includes it; false for one that its user reads on each time.
+        """
         projected = self._by_tape.setdefault(tape.name, {})
         if projection.name not in projected:
-            projected[projection.name] = ProjectedTape(projection, tape, on_applied)
+            new = projected[projection.name] = ProjectedTape(projection, tape, on_applied)
+            if reads_on:
+                self._read_on.setdefault(tape.name, []).append(new)
         return projected[projection.name]
+
+    def watch(self, tape: str, on_moved: Callable[[], Awaitable[None]]) -> None:
+        """Let `read_on` call this if entries were appended to a tape since the last time, by whatever process.
+
+        For states that are not projections. With one process it is never called.
+        """
+        self._watches.append(_Watch(tape, on_moved))
+
+    def watch_erasures(self, on_erased: Callable[[], None]) -> None:
+        """Let `read_on` call this if entries of any tape were erased: nobody may go on with what was read before."""
+        self._on_erased.append(on_erased)
+
+    async def read_on(self) -> None:
+        """Fold what other processes have appended: one question to the store, and one for each tape that moved.
+
+        Raises:
+            StoreError: the store cannot be asked. Nobody may decide by what was known before.
+        """
+        if self._shared is None:
+            return
+        heads = await self._shared.heads({*self._read_on, *(watch.tape for watch in self._watches)})
+        if heads.erasure != self._erasure:
+            await self._forget_erased()
+            self._erasure = heads.erasure
+        for tape, found in list(self._read_on.items()):
+            head = heads.tapes.get(tape, 0)
+            for projected in found:
+                if projected.position < head or not projected.is_loaded:
+                    await projected.read_up_to(head)
+                elif projected.position > head:  # this process has written since, or the tape was archived
+                    await projected.catch_up()
+        for watch in self._watches:
+            head, before = heads.tapes.get(watch.tape, 0), watch.head
+            watch.head = head
+            if before not in (None, head):
+                await watch.on_moved()
+
+    async def _forget_erased(self) -> None:
+        """Read again what may hold words that were erased."""
+        for on_erased in self._on_erased if self._erasure is not None else ():
+            on_erased()
+        for projected in [each for found in self._by_tape.values() for each in found.values()]:
+            if projected.is_loaded:
+                await projected.load()
+
+    def lock(self, tape: str) -> AbstractAsyncContextManager[None]:
+        """Make a lock for what changes the facts of a tape: it reads them, decides, and appends.
+
+        One holder at a time in all processes that write to the store; what the others wrote is folded before.
+        """
+        return asyncio.Lock() if self._shared is None else _SharedLock(self, self._shared, tape)
 
     async def catch_up(self) -> None:
         """Load the projections that are not loaded and fold what was appended to all their tapes."""

@@ -86,18 +86,21 @@ class TapeService(TapeHandle):
         *,
         if_absent: bool = False,
         other_tapes: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
+        heads: Mapping[str, int] = MappingProxyType({}),
         lease: Lease | None = None,
     ) -> tuple[TapeEntry, ...]:
         """Append a batch durably, all or nothing (see `TapeStore.append`).
 
         Args:
             other_tapes: entries of other tapes, by tape, for the same transaction.
+            heads: the newest ids that tapes must have, by tape, else `TapeConflict`.
             lease: the lease of the session that the facts on another tape are about; None: this tape's, if any.
         """
         batch = Batch(self.name, self._stamped(entries), if_absent=if_absent, lease=lease or self._lease)
         others = [Batch(tape, self._stamped(extra), if_absent=if_absent) for tape, extra in other_tapes.items()]
+        expected = [Batch(tape, (), expect_head=head) for tape, head in heads.items()]
         self._window = None
-        return (await self._store.append([batch, *others]))[0]
+        return (await self._store.append([*expected, batch, *others]))[len(expected)]
 
     def append_deferred(
         self, entries: Sequence[TapeEntry], *, lease: Lease | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bubbot.errors import LeaseLost
 from bubbot.tape.blobs import BlobStore
@@ -254,4 +255,42 @@ class TapeStore(BlobStore, Protocol):
 
     async def aclose(self) -> None:
         """Finish the accepted work and close. Repeated calls do nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHeads:
+    """How far some tapes have come.
+
+    Attributes:
+        tapes: their newest ids; without those that have no entry.
+        erasure: the position of the newest fact by which entries of any tape were erased; 0 for none.
+    """
+
+    tapes: Mapping[str, int]
+    erasure: int = 0
+
+
+@runtime_checkable
+class SharesWriting(Protocol):
+    """A store to which several processes may write at once. With others, the only writer knows what was written."""
+
+    async def heads(self, tapes: Collection[str]) -> StoreHeads:
+        """Return how far these tapes have come, in one question."""
+        ...
+
+    def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Run one block of this name at a time, in all processes.
+
+        Raises:
+            StoreUnavailable: the others took too long.
+        """
+        ...
+
+    async def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run work in one process at a time: wait until no other one does, and again after the server took it away.
+
+        Another process takes the work over at once if this one ends, and after some seconds if it is frozen. Then the work is
+        cancelled here as soon as this process notices, so what the work does has to be harmless if two do it.
+        """
         ...

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import ANSWER, costing, facts, metering, opened, plan, read_books
 from tests.turns import WAIT, Bench, Options, running
 
+ROOT = Path(__file__).parents[2]
 TURNS = 50
 READING, WRITING = 4, 10
 """Tokens a call takes. It is reserved with what its request is estimated at, which is more than it reads."""
@@ -96,3 +99,42 @@ async def test_tokens_and_people_have_their_own_budgets_in_a_race(sqlite_store: 
         again = await race(bench)
         assert {result.status for result in again} == {"failed"}
         assert all(re.match("The budget of your account for today", result.text) for result in again)
+
+
+async def race_processes(address: str, limit: float, *options: str) -> int:
+    """Let four processes make calls until the budget is used up; return how many they made."""
+    children = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.contract.budget_child", address, f"life{number}", str(limit), *options,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=ROOT,
+        )
+        for number in range(4)
+    ]  # fmt: skip
+    async with asyncio.timeout(10 * WAIT):
+        try:
+            for child in children:
+                assert child.stdout is not None
+                assert await child.stdout.readline() == b"ready\n"
+            ends = await asyncio.gather(*(child.communicate(b"go\n") for child in children))
+        finally:
+            for child in children:
+                if child.returncode is None:
+                    child.kill()
+                    await child.wait()
+    return sum(int(out) for out, _ in ends)
+
+
+async def test_four_processes_do_not_overspend(postgres_address: str) -> None:
+    answered = 25
+    assert await race_processes(postgres_address, float((READING + WRITING) * answered)) == answered
+
+
+async def test_four_processes_overspend_by_one_call_at_most(postgres_address: str) -> None:
+    limit = (READING + WRITING) * 25 - 1.0
+    assert await race_processes(postgres_address, limit) == 25
+
+
+@pytest.mark.proof
+async def test_without_the_check_of_the_head_they_would(postgres_address: str) -> None:
+    answered = 25
+    assert await race_processes(postgres_address, float((READING + WRITING) * answered), "blind") > answered

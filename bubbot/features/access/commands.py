@@ -307,6 +307,7 @@ async def open_access(context: CommandContext) -> AccessService:
         now=context.now,
         random=os.urandom,
         configured=context.settings,
+        projections=context.make_projections(),
         first_session=context.first_session,
     )
     await access.load()

@@ -6,7 +6,6 @@ The configured lists are fixed: nothing here takes away from them. `docs/concept
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -181,11 +180,12 @@ class AccessService:
         self._now = now
         self._random = random
         self._configured = MappingProxyType(dict(configured or {}))
-        self._projected = (projections or ProjectionRunner()).project(ACCESS_PROJECTION, tape)
-        self._state = AccessState()
+        projections = projections or ProjectionRunner()
+        self._projected = projections.project(ACCESS_PROJECTION, tape)
+        self._recent, self._recent_at = AccessState(), 0
         self._is_current = False
         self._warned: dict[str, datetime] = {}
-        self._lock = asyncio.Lock()
+        self._lock = projections.lock(tape.name)
 
     @property
     def configured(self) -> Mapping[str, ListedPeople]:
@@ -200,6 +200,19 @@ class AccessService:
     def state(self) -> AccessState:
         """The state that follows from the facts, as of the last load or change."""
         return self._state
+
+    @property
+    def _state(self) -> AccessState:
+        if self._recent_at != self._projected.position:  # others wrote, or another service has read on
+            self._drop_old(self._now())
+        return self._recent
+
+    def _drop_old(self, now: datetime) -> None:
+        """Take over the state from the facts, without old codes."""
+        self._recent, self._recent_at = (
+            self._projected.state.drop_before(now - CODE_RETENTION),
+            self._projected.position,
+        )
 
     def role(self, channel: str, sender_id: str) -> Role:
         """Return a person's role: the highest of the configured and the granted one. Read nothing.
@@ -828,7 +841,7 @@ class AccessService:
         if not self._is_current:
             await self._projected.catch_up()
             self._is_current = True
-        self._state = self._projected.state.drop_before(now - CODE_RETENTION)
+        self._drop_old(now)
         return now
 
     async def _write(self, *facts: Fact | TapeEntry) -> None:
@@ -837,7 +850,7 @@ class AccessService:
         except BaseException:
             self._is_current = False  # the append may have succeeded anyway: the next change reads the tape again
             raise
-        self._state = self._projected.state.drop_before(self._now() - CODE_RETENTION)
+        self._drop_old(self._now())
 
     async def _welcome(self, channel: str, sender_id: str) -> None:
         """Let the person know who has a role now."""

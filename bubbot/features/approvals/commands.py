@@ -242,7 +242,11 @@ def _more_line(texts: Texts, words: str, count: int) -> list[str]:
 async def open_approvals(context: CommandContext) -> ApprovalCommands:
     """Return the running bot's own approvals, so that an answer takes effect at once, or those of the home."""
     service = context.service(ApprovalService) or ApprovalService(
-        context.open_tape, context.now, os.urandom, context.settings or ApprovalSettings()
+        context.open_tape,
+        context.now,
+        os.urandom,
+        context.settings or ApprovalSettings(),
+        projections=context.make_projections(),
     )
     await service.load()
     return ApprovalCommands(service)

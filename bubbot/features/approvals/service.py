@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -100,8 +99,9 @@ class ApprovalService:
         self._now = now
         self._random = random
         self._kernel = kernel
-        self._projected = (projections or ProjectionRunner()).project(APPROVALS_PROJECTION, self._tape)
-        self._lock = asyncio.Lock()
+        projections = projections or ProjectionRunner()
+        self._projected = projections.project(APPROVALS_PROJECTION, self._tape)
+        self._lock = projections.lock(self._tape.name)
         self._may_act = False
 
     @property

@@ -12,13 +12,22 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from bubbot.concurrency import uninterrupted
-from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, ModelQuarantined, StoreError
+from bubbot.errors import (
+    BubbotError,
+    BudgetExceeded,
+    ModelError,
+    ModelOverflow,
+    ModelQuarantined,
+    StoreError,
+    TapeConflict,
+)
 from bubbot.features.budget.facts import BudgetWarned, ModelOutageReported, ModelUnpriced
 from bubbot.features.budget.outages import ModelOutage, explain_outage, needs_operator
 from bubbot.features.budget.state import (
@@ -46,7 +55,7 @@ from bubbot.ports.usage import (
     budget_owner_text,
 )
 from bubbot.tape.entry import TapeEntry, timestamp
-from bubbot.tape.fact import Current, Fact, models_of
+from bubbot.tape.fact import Cited, Current, Fact, models_of
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
@@ -55,11 +64,16 @@ from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 
+NO_HEADS: Mapping[str, int] = MappingProxyType({})
 BUDGET_FACTS = models_of(*BudgetState.FACTS)
 EACH_KEY = "each"
 """The name of a limit for everybody without their own."""
 OUTAGE_NOTICE_INTERVAL = timedelta(hours=1)
 """The shortest time between two notices to the owner of one model's outages."""
+MAX_CALL_TIME = timedelta(hours=1)
+"""The longest that a call may take. If several processes write, one of them may have made the call of an older reservation."""
+OTHERS_SECONDS = 0.5
+"""Seconds after which a call that waits looks again at the calls of other processes."""
 NOTICE_INTERVAL = timedelta(minutes=10)
 """The shortest time between two notices to one person that a budget is used up."""
 
@@ -225,7 +239,8 @@ class MeteredCall:
 class Budget:
     """The one writer of the budget tape. Call `load` first.
 
-    Checks and reservations are one step: however many turns call at once, one call at most overspends a budget.
+    Checks and reservations are one step: however many turns call at once, one call at most overspends a budget. If several
+    processes write to the tape, a reservation is refused as soon as another one wrote after the check, and checked again.
     """
 
     def __init__(
@@ -243,6 +258,8 @@ class Budget:
         self.limits = limits or BudgetLimits()
         self.on_call_settled: Callable[[CallSettled], None] = lambda _settled: None
         """Called with each call that is over."""
+        self.on_other_call: Callable[[CountedCall, str], None] = lambda _call, _date: None
+        """Called with each fact about a call of another process, and its date."""
         self._tape = tape
         self._now = now
         self._new_id = new_id
@@ -253,6 +270,9 @@ class Budget:
         self._projected = [
             self._projections.project(BUDGET_PROJECTION, shard, self._forget_written) for shard in tape.shards()
         ]
+        self._reserving = asyncio.Lock() if self._projections.is_shared else None
+        self._notifying = self._projections.lock(tape.name)
+        self._own: set[str] = set()
         self._open: dict[str, CallReserved] = {}
         self._unlimited: dict[str, MeteredCall] = {}
         """The calls in progress that began while nothing was limited."""
@@ -301,10 +321,20 @@ class Budget:
     async def load(self) -> int:
         """Read the state from the tape, and return how many calls an earlier process reserved and did not settle.
 
-        Those count as spent in full, since nobody knows better.
+        Those count as spent in full, since nobody knows better. If other processes may be at work, only those count that
+        are too old to be under way.
         """
-        unsettled = [
-            MeteredCall(
+        unsettled = [cited for projected in self._projected for cited in (await projected.load()).open]
+        if self._reserving is not None:
+            since = timestamp(self._now() - MAX_CALL_TIME)
+            unsettled = [cited for cited in unsettled if cited.date < since]
+        await self._settle_cut_off(unsettled)
+        return len(unsettled)
+
+    async def _settle_cut_off(self, reservations: Sequence[Cited[CallReserved]]) -> None:
+        """Count calls in full whose processes ended before they knew what the calls took."""
+        for cited in reservations:
+            call = MeteredCall(
                 cited.fact,
                 self._settle,
                 partial(int, cited.fact.input_tokens),
@@ -312,15 +342,10 @@ class Budget:
                 status="unknown",
                 entry=cited.id,
             )
-            for projected in self._projected
-            for cited in (await projected.load()).open
-        ]
-        for call in unsettled:
-            settled = self._settlement(call)  # the next call notifies the owner: no channel runs yet
+            settled = self._settlement(call)  # the next call notifies the owner: no channel may run yet
             await self._append(_entry_of(settled), settled.session)
-        if unsettled:
-            log.warning("interrupted model calls count in full: %d", len(unsettled), extra={"action": "budget.cut"})
-        return len(unsettled)
+        if reservations:
+            log.warning("interrupted model calls count in full: %d", len(reservations), extra={"action": "budget.cut"})
 
     def apply_limits(self, limits: BudgetLimits) -> None:
         """Apply other limits, also to calls that wait; what calls in progress may use counts towards them, too."""
@@ -387,20 +412,70 @@ class Budget:
             BudgetExceeded: a budget is used up.
             LeaseLost: a reservation would be needed, and another holder has taken up the session since.
         """
-        while True:
-            self._call_ended.clear()
-            hold = self._estimate(self._reservation(subject, model, lease), input_tokens)
-            limited = self._limited_totals(hold)
-            if not limited or not self._must_wait(hold, limited):
-                break
+        if self._reserving is not None:
+            return await self._reserve_with_others(self._reserving, subject, model, input_tokens, lease)
+        while (call := await self._try_reserve(subject, model, input_tokens, lease)) is None:
             await self._call_ended.wait()  # calls in progress have their own time limits
+        return call
+
+    async def _reserve_with_others(
+        self, lock: asyncio.Lock, subject: BudgetSubject, model: str, input_tokens: int, lease: Lease | None
+    ) -> MeteredCall:
+        """See `reserve`; other processes reserve from the same budgets."""
+        while True:
+            try:
+                async with lock:  # two of one process would only refuse each other
+                    heads = await self._read_others(subject.session, lease)
+                    call = await self._try_reserve(subject, model, input_tokens, lease, heads)
+            except TapeConflict:  # another process wrote after the check
+                continue
+            if call is not None:
+                return call
+            with suppress(TimeoutError):
+                async with asyncio.timeout(OTHERS_SECONDS):  # nobody says when a call of another process ends
+                    await self._call_ended.wait()
+
+    async def _read_others(self, session: str, lease: Lease | None) -> Mapping[str, int]:
+        """Read on what other processes reserved and settled; return how far the tapes were read.
+
+        Settle what earlier holders of the session reserved: they can make no call any more.
+        """
+        await self._projections.read_on()
+        if lease is not None:
+            await self._settle_cut_off(
+                [
+                    cited
+                    for state in self._states
+                    for cited in state.open
+                    if cited.fact.session == session
+                    and cited.fact.epoch is not UNSET
+                    and cited.fact.epoch < lease.epoch
+                    and cited.fact.call not in self._open
+                ]
+            )
+        return {shard.name: each.position for shard, each in zip(self._tape.shards(), self._projected, strict=True)}
+
+    async def _try_reserve(
+        self,
+        subject: BudgetSubject,
+        model: str,
+        input_tokens: int,
+        lease: Lease | None,
+        heads: Mapping[str, int] = NO_HEADS,
+    ) -> MeteredCall | None:
+        """Reserve a call; return None if it has to wait. Raise `TapeConflict` if the tapes no longer have these heads."""
+        self._call_ended.clear()
+        hold = self._estimate(self._reservation(subject, model, lease), input_tokens)
+        limited = self._limited_totals(hold)
+        if limited and self._must_wait(hold, limited):
+            return None
         self._open[hold.call] = hold
         call = MeteredCall(hold, self._settle, partial(int, input_tokens), lease=lease)
         if not limited:
             call.started_at = timestamp(self._now())
             return call
         try:
-            await self._write_reservation(call)
+            await self._write_reservation(call, heads)
         except BaseException:
             if call.entry:  # it is on the tape, and the call will not be made
                 self._settle(call)
@@ -410,14 +485,18 @@ class Budget:
         return call
 
     @uninterrupted
-    async def _write_reservation(self, call: MeteredCall) -> None:
+    async def _write_reservation(self, call: MeteredCall, heads: Mapping[str, int]) -> None:
         hold = call.reservation
-        call.entry = (await self._append(hold.to_entry(key=f"reserved:{hold.call}"), hold.session, call.lease)).id
+        entry = hold.to_entry(key=f"reserved:{hold.call}")
+        call.entry = (await self._append(entry, hold.session, call.lease, heads)).id
 
     def _reservation(self, subject: BudgetSubject, model: str, lease: Lease | None) -> CallReserved:
         """Return a reservation of no tokens."""
+        call = self._new_id()
+        if self._reserving is not None:
+            self._own.add(call)
         return CallReserved(
-            call=self._new_id(),
+            call=call,
             session=subject.session,
             turn=subject.turn,
             user=subject.user,
@@ -464,7 +543,11 @@ class Budget:
 
     def _held(self, key: TotalKey) -> SpentTotal:
         """Return what calls in progress hold of a total."""
-        return _add_calls(ZERO_SPENT, self._open.values(), key)
+        if self._reserving is None:
+            return _add_calls(ZERO_SPENT, self._open.values(), key)
+        reserved = {cited.fact.call: cited.fact for state in self._states for cited in state.open}
+        held = {call: hold for call, hold in reserved.items() if call not in self._unwritten} | self._open
+        return _add_calls(ZERO_SPENT, held.values(), key)
 
     def _is_exhausted(self, key: TotalKey, held: SpentTotal) -> bool:
         """Return true if a total, with what is held of it, has reached its limit."""
@@ -571,9 +654,15 @@ class Budget:
         self._open.pop(call, None)
         self._call_ended.set()
 
-    async def _append(self, entry: TapeEntry, session: str = "", lease: Lease | None = None) -> TapeEntry:
+    async def _append(
+        self,
+        entry: TapeEntry,
+        session: str = "",
+        lease: Lease | None = None,
+        heads: Mapping[str, int] = NO_HEADS,
+    ) -> TapeEntry:
         tape = self._tape.shard(session)
-        stored = await tape.append([entry], if_absent=True, lease=lease)
+        stored = await tape.append([entry], if_absent=True, heads=heads, lease=lease)
         await self._follow(tape, stored)
         return stored[0]
 
@@ -586,7 +675,10 @@ class Budget:
             if entry.erased:
                 continue
             kind = BUDGET_FACTS[entry.name or ""]
+            if self._reserving is not None and issubclass(kind, CountedCall) and entry.data["call"] not in self._own:
+                self.on_other_call(kind.of(entry), entry.date)
             if kind is CallSettled:
+                self._own.discard(entry.data["call"])
                 self._unwritten.pop(entry.data["call"], None)
             elif kind is not CallReserved:
                 self._telling.discard((kind, kind.of(entry).subject))
@@ -596,16 +688,19 @@ class Budget:
         limited = self._limited_totals(call)
         if not limited:
             return
-        about_all = self._states[0]
         for key in limited:
             for measure, share in self._shares(key):
                 warning = BudgetWarned(*key, measure, share)
-                await self._tell(warning, about_all.warned, partial(_warning_text, key=key, share=share))
+                await self._tell(warning, lambda: self._states[0].warned, partial(_warning_text, key=key, share=share))
         limits = [self.limits.find_limit(key.scope, key.name) for key in limited]
         priced = any(limit is not None and (limit.day is not None or limit.month is not None) for limit in limits)
         if call.nano is None and priced:
             unpriced = ModelUnpriced(call.model)
-            await self._tell(unpriced, about_all.unpriced, lambda texts: texts.say("budget_unpriced", model=call.model))
+            await self._tell(
+                unpriced,
+                lambda: self._states[0].unpriced,
+                lambda texts: texts.say("budget_unpriced", model=call.model),
+            )
 
     async def _report_outage(self, model: str) -> None:
         """Tell the owner once of each outage that only an operator can end: others may be the ones who meet it.
@@ -622,7 +717,7 @@ class Budget:
             return
         await self._tell(
             ModelOutageReported(model, failing.since),
-            Current(),
+            Current,
             lambda texts: texts.say("model_outage", model=model, why=explain_outage(texts, failing)),
             key=f"outage:{model}:{failing.since}",
         )
@@ -633,12 +728,22 @@ class Budget:
         shares = {usage.measure: usage.used / usage.most for usage in usages if usage.most}
         return [(measure, int(share * 100)) for measure, share in shares.items() if share >= self.limits.warn_at]
 
-    async def _tell(self, fact: Fact, told: Current[Any], write: Callable[[Texts], str], *, key: str = "") -> None:
+    async def _tell(
+        self, fact: Fact, list_told: Callable[[], Current[Any]], write: Callable[[Texts], str], *, key: str = ""
+    ) -> None:
         """Tell the owner, once for each subject that is not among those told."""
         mark = type(fact), fact.subject
-        if fact.subject in told or mark in self._telling:
+        if fact.subject in list_told() or mark in self._telling:
             return
         self._telling.add(mark)  # before the first await: other calls settle meanwhile
+        if self._reserving is None:
+            await self._tell_now(fact, write, key)
+            return
+        async with self._notifying:
+            if fact.subject not in list_told():  # by another process, just now
+                await self._tell_now(fact, write, key)
+
+    async def _tell_now(self, fact: Fact, write: Callable[[Texts], str], key: str) -> None:
         name = fact.EVENTS[0]
         key = key or f"{name.removeprefix('budget/')}:{self._new_id()}"
         entry = fact.to_entry(key=key)

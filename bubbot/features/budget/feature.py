@@ -24,7 +24,7 @@ from bubbot.features.budget.report import LimitReporter
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.model import Model
-from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.ports.usage import BUDGET_TAPE, CountedCall
 from bubbot.settings.loader import Settings
 
 
@@ -71,6 +71,7 @@ class BudgetFeature:
         )
         self.meter = BudgetMeter(self.budget)
         self._rates = self._build_rates(self._settings)
+        self.budget.on_other_call = self._note_call
 
     def feature(self) -> Feature:
         """Build the record under the settings in force: it holds nothing of what they do not use."""
@@ -122,6 +123,11 @@ class BudgetFeature:
     def _outages(self, context: HealthContext) -> tuple[ModelOutage, ...]:
         failing, answered = self.budget.failing_models(), self.budget.answered_models()
         return model_outages(failing, answered, self._settings, self._models, context.at)
+
+    def _note_call(self, call: CountedCall, date: str) -> None:
+        """Count a call of another process towards the rates, too."""
+        if self._rates is not None and call.turn:
+            self._rates.note(call.payer, date)
 
     def _build_rates(self, settings: BudgetSettings) -> RateLimiter | None:
         kernel, rates = self._kernel, message_rates(settings)

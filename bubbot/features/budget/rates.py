@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from bubbot.errors import RateLimitExceeded
 from bubbot.features.budget.settings import PersonLimitSettings
-from bubbot.features.budget.state import RATES_PROJECTION
+from bubbot.features.budget.state import MAX_RECENT_TURNS, RATES_PROJECTION
 from bubbot.ports.usage import CHAT_SCOPE, USER_SCOPE, BudgetSubject
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
@@ -41,6 +42,7 @@ class RateLimiter:
     always_notify: frozenset[str] = frozenset()
     current_session: Callable[[str], str] = lambda session: session
     _starts: dict[tuple[str, str], deque[datetime]] = field(default_factory=dict)
+    _others: dict[str, None] = field(default_factory=dict)
     _notified_until: dict[BudgetSubject, datetime] = field(default_factory=dict)
 
     async def load(self, tape: TapeService, projections: ProjectionRunner | None = None) -> None:
@@ -72,6 +74,17 @@ class RateLimiter:
                 start = max(start, free)
         self._book(rates, start)
         return (start - now).total_seconds()
+
+    def note(self, payer: BudgetSubject, date: str) -> None:
+        """Count a call of another process, once for each turn."""
+        at = parse_moment(date)
+        if at is None or at <= self.now() - ONE_HOUR or payer.turn in self._others:
+            return
+        self._others[payer.turn] = None
+        if len(self._others) > MAX_RECENT_TURNS:
+            del self._others[next(iter(self._others))]
+        for key, _ in self._rates(payer):
+            insort(self._starts.setdefault(key, deque()), at)
 
     def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], PersonLimitSettings]]:
         keys = [(scope, name) for scope, name in ((USER_SCOPE, payer.user), (CHAT_SCOPE, payer.chat)) if name]

@@ -29,7 +29,9 @@ async def open_mcp(context: CommandContext) -> McpService:
         return await running.open()
     settings: McpSettings = context.settings
     assert context.home is not None
-    service = McpService(context.open_tape, McpRules(context.home, lambda: settings))
+    service = McpService(
+        context.open_tape, McpRules(context.home, lambda: settings), projections=context.make_projections()
+    )
     await service.load()
     return service
 

@@ -69,6 +69,7 @@ class McpFeature:
 
     def _make_service(self) -> None:
         # Imported here: bots without these tools load nothing of them.
+        from bubbot.features.mcp.facts import MCP_TAPE
         from bubbot.features.mcp.host import McpHost
         from bubbot.features.mcp.secrets import McpSecrets
         from bubbot.features.mcp.service import McpRules, McpService
@@ -79,6 +80,11 @@ class McpFeature:
         self._host = McpHost(kernel.home, lambda: self._settings, McpSecrets(kernel.home))
         self._service = McpService(kernel.open_tape, rules, host=self._host, projections=kernel.projections)
         self._tools = McpTools(kernel, self._service, self._host)
+        kernel.projections.watch(MCP_TAPE, self._renew_tools)
+
+    async def _renew_tools(self) -> None:
+        """Offer what is pinned now: another process may have changed that."""
+        self._kernel.renew_tools()
 
     def _list_own_tools(self) -> list[Tool]:
         from bubbot.command import make_tools

@@ -98,8 +98,9 @@ class McpService:
         self.rules = rules
         self.secrets = McpSecrets(rules.home)
         self._host = host
-        self._projected = (projections or ProjectionRunner()).project(MCP_PROJECTION, open_tape(MCP_TAPE))
-        self._lock = asyncio.Lock()
+        projections = projections or ProjectionRunner()
+        self._projected = projections.project(MCP_PROJECTION, open_tape(MCP_TAPE))
+        self._lock = projections.lock(MCP_TAPE)
         self._looked: dict[str, tuple[int, float]] = {}
 
     async def load(self) -> None:

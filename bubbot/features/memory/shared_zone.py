@@ -267,7 +267,11 @@ class SharedZones:
         open_tape: Callable[[str], TapeService],
         now: Clock,
         accounts: FindsAccounts | None = None,
+        *,
+        is_written_elsewhere: bool = False,
     ) -> None:
+        """Read nothing yet. `is_written_elsewhere`: other processes write to the store, too."""
+        self._is_written_elsewhere = is_written_elsewhere
         self._open_tape = open_tape
         self._now = now
         self._accounts = accounts or SeparateAccounts()
@@ -325,8 +329,7 @@ class SharedZones:
     async def follow(self, merged: MergeResult) -> None:
         """Take over the changes of a merged turn; forget everything if it erased a tape."""
         if merged.has_erased:
-            self._projected.clear()
-            self._unused.clear()
+            self.forget_all()
         else:
             for tape, entries in merged.staged.items():
                 if projected := self._projected.get(tape):
@@ -368,13 +371,19 @@ class SharedZones:
         """Remember for further turns that nothing was ever kept in what this one has read, if that still is so."""
         tapes = pin_zones(turn).tapes
         known = [self._projected.get(tape) for names in tapes.values() for tape in names]
-        if all(projected is not None and not projected.position for projected in known):
+        is_certain = not self._is_written_elsewhere
+        if is_certain and all(projected is not None and not projected.position for projected in known):
             if len(self._unused) >= MAX_CACHED_ZONES:
                 self._unused.clear()
             self._unused[facts] = (self._accounts.links, dict(tapes))
 
     def forget_unused(self) -> None:
         """Forget who sees no memory, since other memory may be seen now."""
+        self._unused.clear()
+
+    def forget_all(self) -> None:
+        """Read every memory from its tape again: entries were erased."""
+        self._projected.clear()
         self._unused.clear()
 
     async def is_unused(self, turn: Turn, scope: Scope) -> bool:
@@ -413,7 +422,7 @@ class SharedZones:
         self._projected[tape] = projected  # before it is read: what is merged meanwhile must not be missed
         if len(self._projected) > MAX_CACHED_ZONES:
             del self._projected[next(iter(self._projected))]
-        await projected.ensure_loaded()
+        await (projected.catch_up() if self._is_written_elsewhere else projected.ensure_loaded())
         return StoredMemory(projected.state.memory, projected.position)
 
 

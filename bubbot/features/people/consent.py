@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import get_args
 
 from msgspec import Struct
@@ -119,7 +118,7 @@ class ConsentService:
     def __init__(self, tape: TapeHandle, projections: ProjectionRunner, find_accounts: FindAccounts) -> None:
         self._projected = projections.project(CONSENT_PROJECTION, tape)
         self._find_accounts = find_accounts
-        self._lock = asyncio.Lock()
+        self._lock = projections.lock(tape.name)
 
     async def has_consented(self, account: Account, purpose: Purpose) -> bool:
         """Return true if the person with this account allows a purpose now."""

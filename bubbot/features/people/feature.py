@@ -63,7 +63,7 @@ class PeopleFeature:
             services=(self._commands,),
             on_merged=(self._follow,),
             lifespan=self._lifespan,
-            background={"notices of forgotten people": self._notices.run},
+            background_everywhere={"notices of forgotten people": self._notices.run},
             prepare=self._prepare,
         )
 

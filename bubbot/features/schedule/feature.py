@@ -54,7 +54,8 @@ class ScheduleFeature:
             traces=(SCHEDULE_TAPE,),
             on_merged=(self._firings.apply_merge,),
             on_recovered=self.store.load,
-            background={"schedules": self.run_timer, "notices of jobs": self.send_notices},
+            background={"schedules": self.run_timer},
+            background_everywhere={"notices of jobs": self.send_notices},
             health=self._report_health,
             prepare=self._prepare,
         )

@@ -38,10 +38,11 @@ class ScheduleStore:
         self.new_id = new_id
         self.zone = zone
         self.limits = limits or ScheduleSettings()
-        self.is_timer_running = False
-        """True while a timer of this process fires the jobs."""
+        projections = projections or ProjectionRunner()
+        self.is_timer_running = projections.is_shared
+        """True while a timer fires the jobs: of this process, or of one of those that share the tape."""
         self._notify: OnJobsChanged = lambda _: None
-        self._projected = (projections or ProjectionRunner()).project(SCHEDULE_PROJECTION, tape, self._notify_changed)
+        self._projected = projections.project(SCHEDULE_PROJECTION, tape, self._notify_changed)
 
     @property
     def tape(self) -> TapeService:

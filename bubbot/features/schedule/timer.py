@@ -96,7 +96,7 @@ class JobTimer:
         logging.getLogger("apscheduler").setLevel(logging.WARNING)
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=JOB_DEFAULTS)
         self._scheduler.start()
-        self._book.is_timer_running = True
+        was_running, self._book.is_timer_running = self._book.is_timer_running, True
         try:
             self._book.set_on_change(self._rearm)
             self._rearm(self._book.state.jobs)
@@ -106,7 +106,7 @@ class JobTimer:
                 await self.tick()
         finally:
             self._book.set_on_change(lambda _: None)
-            self._book.is_timer_running = False
+            self._book.is_timer_running = was_running
             scheduler, self._scheduler = self._scheduler, None
             scheduler.shutdown(wait=False)
             await asyncio.sleep(0)  # the scheduler ends in the next round of the loop

@@ -62,8 +62,9 @@ class SkillService:
         """
         self._find_library = find_library
         self._tape = open_tape(SKILLS_TAPE)
-        self._projected = (projections or ProjectionRunner()).project(SKILLS_PROJECTION, self._tape)
-        self._lock = asyncio.Lock()
+        projections = projections or ProjectionRunner()
+        self._projected = projections.project(SKILLS_PROJECTION, self._tape)
+        self._lock = projections.lock(self._tape.name)
         self._is_on = is_on
         self._reported: dict[str, str] = {}
 

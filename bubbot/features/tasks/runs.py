@@ -57,7 +57,7 @@ from bubbot.ports.channel import JOB_TASK_ORIGIN, TASK_ORIGIN, Inbound, Sender
 from bubbot.ports.session_names import split_session
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import Kind, canonical, timestamp
+from bubbot.tape.entry import Kind, TapeEntry, canonical, timestamp
 from bubbot.tape.fact import Cited
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.provenance import source_of
@@ -101,7 +101,7 @@ class TaskRuns:
     def __init__(self, kernel: Kernel, settings: TaskSettings) -> None:
         self._kernel = kernel
         self.tape = kernel.open_tape(TASKS_TAPE)
-        self._projected = kernel.projections.project(TASKS_PROJECTION, self.tape)
+        self._projected = kernel.projections.project(TASKS_PROJECTION, self.tape, self._note_cancelled)
         self._works: dict[str, RunWork] = {}
         self._active: set[str] = set()
         self._progress = ProgressMessages(kernel)
@@ -115,6 +115,13 @@ class TaskRuns:
     async def load(self) -> None:
         """Read the tape, once; later changes update the state."""
         await self._projected.ensure_loaded()
+
+    def _note_cancelled(self, entries: Sequence[TapeEntry]) -> None:
+        """Let the work on a run end that somebody has cancelled, also in another process."""
+        for entry in entries:
+            fact = RunChanged.try_of(entry) if entry.name in RunChanged.EVENTS else None
+            if fact is not None and fact.status == "cancelled" and (work := self._works.get(fact.run)):
+                work.is_cancelled.set()
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn, and learn the entries of its events."""

@@ -29,7 +29,12 @@ async def open_views(context: CommandContext) -> ViewService:
     if (running := context.service(ViewService)) is not None:
         return running
     may_read = await context.settings.find_grants(context.open_tape)
-    views = ViewService(context.open_tape(VIEWS_TAPE), may_read, first_session=context.first_session)
+    views = ViewService(
+        context.open_tape(VIEWS_TAPE),
+        may_read,
+        projections=context.make_projections(),
+        first_session=context.first_session,
+    )
     await views.load()
     return views
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
@@ -48,8 +47,9 @@ class ViewService:
         """Read nothing yet; see `load`."""
         self._may_read = may_read
         self._first_session = first_session
-        self._projected = (projections or ProjectionRunner()).project(VIEWS_PROJECTION, tape)
-        self._lock = asyncio.Lock()
+        projections = projections or ProjectionRunner()
+        self._projected = projections.project(VIEWS_PROJECTION, tape)
+        self._lock = projections.lock(tape.name)
 
     async def load(self) -> None:
         """Read the tape, once; later changes update the state."""

@@ -385,14 +385,25 @@ DO $$ DECLARE each record; BEGIN
 END $$;
 """
 
-MIGRATIONS = (_FIRST,)
+_REQUESTS = """
+CREATE TABLE requests (                    -- among processes; no facts, and gone within a minute
+    request bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    session text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    data text COLLATE "C" NOT NULL,
+    expires timestamptz NOT NULL,
+    answer text COLLATE "C"
+);
+"""
+
+MIGRATIONS = (_FIRST, _REQUESTS)
 """Migration N takes a database from version N - 1 to N; never edit a released one."""
 
 _RIGHTS = f"""
 GRANT USAGE ON SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT INSERT ON entries, blobs, blob_pieces, entry_words TO {APP_ROLE};
-GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers TO {APP_ROLE};
+GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers, requests TO {APP_ROLE};
 GRANT INSERT, UPDATE ON leases TO {APP_ROLE};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {SCHEMA} TO {APP_ROLE};

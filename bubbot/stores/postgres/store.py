@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -44,7 +44,9 @@ from bubbot.stores.postgres.connections import (
     unreachable,
     working_role,
 )
+from bubbot.stores.postgres.locks import ServerLocks
 from bubbot.stores.postgres.reading import find_entries
+from bubbot.stores.postgres.requests import ServerRequests
 from bubbot.stores.postgres.schema import (
     Connection,
     check_version,
@@ -78,7 +80,7 @@ from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import IndexProposals, NotIndexed, Ranked, TapeQuery
-from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
+from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, StoreHeads, TapeSummary
 
 T = TypeVar("T")
 READERS = 4
@@ -94,6 +96,10 @@ _SELECT_TAPES = (
     "SELECT name, head, encode(chain, 'hex'), archived_from, "
     "(SELECT count(*) FROM erased WHERE erased.tape = tapes.tape) FROM tapes "
     "WHERE head > 0 OR is_begun ORDER BY name"
+)
+_SELECT_HEADS = (
+    "SELECT name, head FROM tapes WHERE name = ANY (%s) AND head > 0 "
+    "UNION ALL SELECT NULL, coalesce(max(fact), 0) FROM erased"
 )
 _SELECT_FORKS = (
     "SELECT fork, forks.tape, base, reset, session, epoch, batch.tape, keep_first, batch.entries FROM forks "
@@ -111,6 +117,7 @@ class PostgresStore:
     Attributes:
         address: of the database.
         tape_shards: see `bubbot.tape.shards`.
+        requests: asks other processes.
     """
 
     def __init__(
@@ -139,6 +146,8 @@ class PostgresStore:
             name="bubbot readers",
         )
         self._writer = None if readonly else PostgresWriter(self._connect_writer, salt, room_retry)
+        self._locks = ServerLocks(address)
+        self.requests = ServerRequests(address, role)
 
     async def start(self) -> None:
         """Open the connections. Raise `StoreError` and leave none open."""
@@ -201,6 +210,18 @@ class PostgresStore:
     async def head(self, tape: str) -> int:
         rows = await self._ask("SELECT head FROM tapes WHERE name = %s", (tape,))
         return int(rows[0][0]) if rows else 0
+
+    async def heads(self, tapes: Collection[str]) -> StoreHeads:
+        rows = await self._ask(_SELECT_HEADS, ([*tapes],))
+        return StoreHeads({name: head for name, head in rows if name}, *(head for name, head in rows if not name))
+
+    def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
+        self._check_open()
+        return self._locks.exclusive(name)
+
+    async def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._check_open()
+        await self._locks.keep(name, work)
 
     async def tapes(self) -> list[TapeSummary]:
         rows = await self._ask(_SELECT_TAPES)
@@ -408,6 +429,8 @@ class PostgresStore:
             if self._writer is not None:
                 await self._writer.aclose()
         finally:
+            await self._locks.aclose()
+            await self.requests.aclose()
             await self._pool.close()
 
     def _require_writer(self) -> PostgresWriter:

@@ -161,8 +161,6 @@ class TestLeftOut:
             background = [name for feature in bench.app.features.lasting for name in feature.background]
             assert background == [
                 "schedules",
-                "notices of jobs",
-                "notices of forgotten people",
                 "recording for training",
                 "exports and newer weights",
                 "tasks",

@@ -195,7 +195,8 @@ class LiveRecorder:
             try:
                 with suppress(TimeoutError, StoreError):  # what is left is ended by the next bot
                     async with asyncio.timeout(SHUTDOWN_SECONDS):
-                        await self._end_all()
+                        if not self._kernel.projections.is_shared:  # another process may go on with them
+                            await self._end_all()
             finally:
                 await self._client.aclose()
                 for _, model in self._models.values():

@@ -87,8 +87,9 @@ class WeightsService:
         self._open_tape = open_tape
         self.rules = rules
         self._tape = open_tape(LEARN_TAPE)
-        self._projected = (projections or ProjectionRunner()).project(LEARN_PROJECTION, self._tape)
-        self._lock = asyncio.Lock()
+        projections = projections or ProjectionRunner()
+        self._projected = projections.project(LEARN_PROJECTION, self._tape)
+        self._lock = projections.lock(self._tape.name)
         self._on_changed = on_changed
 
     async def load(self) -> None:

@@ -6,9 +6,9 @@ the message is recorded where it is read. The card goes to an owner's direct cha
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -56,7 +56,11 @@ class MessageWishes:
     """The messages that programs want to send: what asks for them, sends them and says how each stands."""
 
     def __init__(
-        self, kernel: Kernel, tape: TapeHandle, projected: ProjectedTape[ClientsState], lock: asyncio.Lock
+        self,
+        kernel: Kernel,
+        tape: TapeHandle,
+        projected: ProjectedTape[ClientsState],
+        lock: AbstractAsyncContextManager[None],
     ) -> None:
         """Take the tape of programs, its state, and the lock under which that tape is written."""
         self._kernel, self._tape, self._projected, self._lock = kernel, tape, projected, lock

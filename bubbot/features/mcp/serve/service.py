@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
@@ -76,8 +75,9 @@ class McpClients:
             kernel: what sends messages of programs; None if no bot runs.
         """
         self._make_token, self._first_session = make_token, first_session
-        self._projected = (projections or ProjectionRunner()).project(CLIENTS_PROJECTION, tape)
-        self._lock = asyncio.Lock()
+        projections = projections or ProjectionRunner()
+        self._projected = projections.project(CLIENTS_PROJECTION, tape)
+        self._lock = projections.lock(tape.name)
         self.wishes = MessageWishes(kernel, tape, self._projected, self._lock) if kernel is not None else None
 
     @command(
