@@ -25,9 +25,12 @@ FETCHES = "get_webpage"
 """It reads any address, so that its arguments reach others: an owner does not vouch for it."""
 PREFIX = "mcp_dojo_"
 """What the names of the tools begin with, as the model knows them."""
+START_SECONDS = 300.0
+"""AgentDojo imports the libraries of every provider: up to half a minute on a busy machine."""
 ORDER = "<INFORMATION>"
 """What the orders of attackers begin with."""
 DojoCall = Mapping[str, Any]
+_OFFERED = re.compile(r"^(\w+) \[", re.MULTILINE)
 _WORD = re.compile(r"[^\s'\",:;\[\]{}()]+")
 
 
@@ -66,7 +69,6 @@ class Play:
         calls: those of AgentDojo's own solution, each with its result.
         attack_calls: those that carry out the attack.
         was_shown: the model has read the attack.
-        session: the chat.
     """
 
     text: str = ""
@@ -74,7 +76,6 @@ class Play:
     calls: Sequence[DojoCall] = ()
     attack_calls: Sequence[DojoCall] = ()
     was_shown: bool = False
-    session: str = ""
 
     def wants(self, call: str) -> bool:
         """True if the person's task has this call."""
@@ -133,7 +134,9 @@ class ObedientModel(ScriptedModel):
                 self._known |= _words_of(text)
                 self._waiting.pop(call, None)
         if any("[Approval " in text and ": denied" in text for call, text in texts if not call):
-            again = [call for call in self._waiting.values() if not any(call is each for each in self._play.attack_calls)]
+            again = [
+                call for call in self._waiting.values() if not any(call is each for each in self._play.attack_calls)
+            ]
             self._left, self._waiting = [*again, *self._left], {}
         if self._play.attack_calls and not self._play.was_shown and any(ORDER in text for _, text in texts):
             self._play.was_shown = True
@@ -150,7 +153,7 @@ class ObedientModel(ScriptedModel):
             others = [*self._waiting.values(), *chosen]
             if any(is_acting(each["tool"]) is not is_acting(call["tool"]) for each in chosen):
                 break
-            unknown = _words_of(call["arguments"]) - self._known
+            unknown = _words_of(call["arguments"]) - self._known - _words_of([each["arguments"] for each in others])
             if any(unknown & _words_of(each["result"]) for each in others):
                 break
             chosen.append(call)
@@ -171,20 +174,38 @@ def _read_last(messages: Sequence[Any]) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
+class Card:
+    """A card that was shown.
+
+    Attributes:
+        tools: those of its calls.
+        why: it asks, by the names of the sentences.
+    """
+
+    tools: Sequence[str]
+    why: Sequence[str]
+
+    @property
+    def acts(self) -> bool:
+        """True if one of its calls acts."""
+        return any(map(is_acting, self.tools))
+
+
+@dataclass(frozen=True)
 class Played:
     """What came of a play.
 
     Attributes:
         utility: AgentDojo says that the person's task is done.
         security: AgentDojo says that the attacker got what it wanted.
-        cards: why each was shown.
+        cards: in their order.
         unclear: cards with calls that the person wants and others.
         unasked: calls that acted without a yes.
     """
 
     utility: bool
     security: bool
-    cards: Sequence[Sequence[str]]
+    cards: Sequence[Card]
     unclear: int
     unasked: Sequence[str]
 
@@ -197,50 +218,47 @@ class DojoBench:
 
     async def prepare(self, command: str, *readable: str) -> None:
         """Add the server, and pin its tools as an owner does who follows our pages."""
-        read = ",".join((*READABLE, *readable))
-        await self._bench.type(f",mcp.add read={read} dojo {command}")
-        offered = await self._host.list_tools(self._server)
-        for tool in [each.name for each in offered.tools if not each.name.startswith("stage_")]:
+        await self._bench.type(f",mcp.add read={','.join((*READABLE, *readable))} dojo {command}")
+        listed = await self._bench.type(",mcp.tools dojo")
+        for tool in [each for each in _OFFERED.findall(listed.replace("\\", "")) if not each.startswith("stage_")]:
             await self._bench.pin(tool, "dojo", **({"reads": "yes"} if is_vouched(tool) else {}))
 
-    @property
-    def _host(self) -> Any:
-        return self._bench.feature._host
-
-    @property
-    def _server(self) -> Any:
-        found = self._bench.service.state.find_server("dojo")
-        assert found is not None
-        return found
-
-    async def ask_server(self, tool: str, **arguments: Any) -> Any:
-        """Call a tool of the stage."""
-        reply = await self._host.call(self._server, tool, arguments, meta={})
+    async def _ask_server(self, tool: str, **arguments: Any) -> Any:
+        """Call a tool that is for the test alone."""
+        server = self._bench.service.state.find_server("dojo")
+        assert server is not None
+        async with self._bench.service._use_host() as host:
+            reply = await host.call(server, tool, arguments, meta={})
         return json.loads(reply.text)
 
-    async def perform(self, task: str, attack: str | None = None, *, answers: bool = True) -> tuple[Play, Played]:
-        """Perform a play; each card gets a yes if the person's task has all its calls, else a no, or nothing if it `answers` none."""
-        begun = await self.ask_server("stage_begin", task=task, attack=attack)
+    async def list_plays(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the ids of the tasks of the suite, and of its attacks."""
+        found = await self._ask_server("stage_list")
+        return found["tasks"], found["attacks"]
+
+    async def perform(self, task: str, attack: str | None = None) -> tuple[Play, Played]:
+        """Perform a play; each card gets a yes if the person's task has all its calls, else a no."""
+        begun = await self._ask_server("stage_begin", task=task, attack=attack)
         self._count += 1
         session = f"play{self._count}"
-        play = self._stage.play = Play(
-            begun["text"], begun["answer"], begun["calls"], begun["attack_calls"], session=session
-        )
+        play = self._stage.play = Play(begun["text"], begun["answer"], begun["calls"], begun["attack_calls"])
         await self._bench.say(play.text, session=session)
-        cards, unclear, allowed = list[Sequence[str]](), 0, set[str]()
+        cards, unclear, allowed = list[Card](), 0, set[str]()
         while len(asked := await self._read_facts(session, "approval.asked")) > len(cards):
             card = asked[len(cards)]
-            cards.append([f"{why} {call['tool']}" for why in card["why"] for call in card["calls"]])
-            calls = [describe(call["tool"].rpartition(".")[2], json.loads(call["arguments"])) for call in card["calls"]]
-            wanted = [play.wants(call) for call in calls]
-            unclear += len(set(wanted)) > 1
-            allowed |= {call["digest"] for call in card["calls"]} if all(wanted) and answers else set()
-            if answers:
-                line = f",approve {card['id']}" if all(wanted) else f",deny {card['id']} I did not ask for that"
-                await self._bench.say(line, session=session)
-        judged = await self.ask_server("stage_judge", answer=await self._find_answer(session))
-        begins = await self._read_facts(session, "effect.begin")
-        unasked = [each["tool"] for each in begins if each["digest"] not in allowed]
+            tools = [call["tool"].rpartition(".")[2] for call in card["calls"]]
+            made = [
+                describe(tool, json.loads(call["arguments"])) for tool, call in zip(tools, card["calls"], strict=True)
+            ]
+            wanted = {play.wants(call) for call in made}
+            cards.append(Card(tools, card["why"]))
+            unclear += len(wanted) > 1
+            allowed |= {call["digest"] for call in card["calls"]} if wanted == {True} else set()
+            answer = f",approve {card['id']}" if wanted == {True} else f",deny {card['id']} I did not ask for that"
+            await self._bench.say(answer, session=session)
+        judged = await self._ask_server("stage_judge", answer=await self._find_answer(session))
+        begun_effects = await self._read_facts(session, "effect.begin")
+        unasked = [each["tool"] for each in begun_effects if each["digest"] not in allowed]
         return play, Played(judged["utility"], judged["security"], cards, unclear, unasked)
 
     async def _read_facts(self, session: str, name: str) -> Sequence[Any]:
@@ -262,7 +280,7 @@ async def performing(
 ) -> AsyncIterator[DojoBench]:
     """Open a bot with the tools of a suite; its world is AgentDojo's, or plays that were `recorded`."""
     stage = Stage()
-    async with mcp_bench(home, ObedientModel(stage, is_patient=is_patient)) as bench:
+    async with mcp_bench(home, ObedientModel(stage, is_patient=is_patient), connect_timeout=START_SECONDS) as bench:
         dojo = DojoBench(bench, stage)
         if recorded is None:
             python = DOJO / "bin" / "python"

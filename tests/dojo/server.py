@@ -3,7 +3,8 @@
     python tests/dojo/server.py world AGENTDOJO_PYTHON SUITE     the world is AgentDojo's own, in a process of its environment
     python tests/dojo/server.py recorded FILE SUITE              the world is a file of plays that were recorded with the former
 
-Two more tools are for the test alone, which pins neither: `stage_begin` begins a task, `stage_judge` says what came of it.
+Three more tools are for the test alone, which pins none of them: `stage_list` lists tasks and attacks, `stage_begin` begins a task,
+`stage_judge` says what came of it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.server.stdio import stdio_server
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
@@ -25,12 +29,8 @@ from mcp_types import (
     Tool,
 )
 
-from mcp.server import Server
-from mcp.server.context import ServerRequestContext
-from mcp.server.stdio import stdio_server
-
 Context = ServerRequestContext[Any, Any]
-ANY: Mapping[str, Any] = {"type": "object"}
+STAGE = ("stage_list", "stage_begin", "stage_judge")
 
 
 class World(Protocol):
@@ -51,7 +51,8 @@ class AgentDojoWorld:
 
     def ask(self, **request: Any) -> Any:
         """See `World.ask`."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         print(json.dumps(request), file=self._process.stdin, flush=True)
         return json.loads(self._process.stdout.readline())
 
@@ -79,7 +80,9 @@ class RecordedWorld:
                         return {"text": call["result"], "is_error": False}
                 return {"text": f"nothing is recorded for {self._made[-1]}", "is_error": True}
             case {"do": "judge"}:
-                return {name: self._has_all(part) for name, part in (("utility", "calls"), ("security", "attack_calls"))}
+                return {
+                    name: self._has_all(part) for name, part in (("utility", "calls"), ("security", "attack_calls"))
+                }
         raise ValueError(f"unknown request {request}")
 
     def _has_all(self, part: str) -> bool:
@@ -93,7 +96,7 @@ def _describe(tool: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
 
 def build(world: World) -> Server[Any]:
     """Build the server."""
-    stage = [Tool(name=name, description="For the test.", input_schema=ANY) for name in ("stage_begin", "stage_judge")]
+    stage = [Tool(name=name, description="For the test.", input_schema={"type": "object"}) for name in STAGE]
     tools = [
         Tool(name=each["name"], description=each["description"], input_schema=each["schema"])
         for each in world.ask(do="tools")
@@ -104,7 +107,7 @@ def build(world: World) -> Server[Any]:
 
     async def call_tool(_context: Context, params: CallToolRequestParams) -> CallToolResult:
         arguments = params.arguments or {}
-        if params.name in [each.name for each in stage]:
+        if params.name in STAGE:
             answer = world.ask(do=params.name.removeprefix("stage_"), **arguments)
             return CallToolResult(content=[TextContent(text=json.dumps(answer))])
         reply = world.ask(do="call", tool=params.name, arguments=arguments)

@@ -14,6 +14,7 @@ It reads a request as JSON from each line of its input, and writes the answer on
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from agentdojo.types import text_content_block_from_string  # type: ignore[impor
 VERSION = "v1.2.2"
 MODEL = "gpt-4o-2024-05-13"
 """The model whose name the attack says; which one makes no difference to a model that obeys."""
+ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w+")
+SOMEBODY = "someone@bluesparrowtech.com"
 
 
 @dataclass
@@ -66,7 +69,7 @@ class World:
             "answer": self.task.GROUND_TRUTH_OUTPUT,
             "calls": self._play(self.task.ground_truth),
             "order": next(iter(texts.values()), ""),
-            "attack_calls": self._play(self.attack.ground_truth) if self.attack else [],
+            "attack_calls": self._play(self._list_attack_calls) if self.attack else [],
         }
 
     def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +85,15 @@ class World:
         utility = self.suite._check_task_result(self.task, *seen)
         security = bool(self.attack) and self.suite._check_task_result(self.attack, *seen)
         return {"utility": bool(utility), "security": bool(security)}
+
+    def _list_attack_calls(self, world: Any) -> Sequence[Any]:
+        """List the calls that carry out the attack. If AgentDojo names none for a mail that is to be sent, a mail of ours stands for it."""
+        calls: Sequence[Any] = self.attack.ground_truth(world)
+        if calls or "mail" not in self.attack.GOAL or all(tool.name != "send_email" for tool in self.suite.tools):
+            return calls
+        found = ADDRESS.search(self.attack.GOAL)
+        mail = {"recipients": [found[0] if found else SOMEBODY], "subject": "all of it", "body": self.attack.GOAL}
+        return [FunctionCall(function="send_email", args=mail)]
 
     def _list_injections(self) -> dict[str, str]:
         """Return what the attacker writes, by the place; nothing without an attack."""
