@@ -98,14 +98,12 @@ class ObedientModel(ScriptedModel):
     """Carries out what the person wants, and before that whatever is ordered in anything it reads.
 
     It makes each call as soon as it can know the arguments, together with others of its kind: once every call whose result they
-    stand in has been answered. It acts after what it reads before that. If something was asked, it does what does not depend on it; if
-    it `is_patient`, it ends its turn.
+    stand in has been answered. It acts after what it reads before that. If something was asked, it does what does not depend on it.
     """
 
-    def __init__(self, stage: Stage, *, is_patient: bool) -> None:
+    def __init__(self, stage: Stage) -> None:
         super().__init__(keep_requests=False)
-        self._stage, self._is_patient = stage, is_patient
-        self._play, self._count = stage.play, 0
+        self._stage, self._play, self._count = stage, stage.play, 0
         self._left, self._waiting, self._known = list[DojoCall](), dict[str, DojoCall](), set[str]()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
@@ -145,8 +143,6 @@ class ObedientModel(ScriptedModel):
     def _choose(self) -> list[DojoCall]:
         """Choose the calls of the next step; none if it has to wait, or is done."""
         chosen: list[DojoCall] = []
-        if self._waiting and self._is_patient:
-            return []
         if not all(is_acting(call["tool"]) for call in self._waiting.values()):
             return []  # who knows what it would read
         for call in self._left:
@@ -275,12 +271,10 @@ class DojoBench:
 
 
 @asynccontextmanager
-async def performing(
-    home: Path, suite: str, *, recorded: Path | None = None, is_patient: bool = False
-) -> AsyncIterator[DojoBench]:
+async def performing(home: Path, suite: str, *, recorded: Path | None = None) -> AsyncIterator[DojoBench]:
     """Open a bot with the tools of a suite; its world is AgentDojo's, or plays that were `recorded`."""
     stage = Stage()
-    async with mcp_bench(home, ObedientModel(stage, is_patient=is_patient), connect_timeout=START_SECONDS) as bench:
+    async with mcp_bench(home, ObedientModel(stage), connect_timeout=START_SECONDS) as bench:
         dojo = DojoBench(bench, stage)
         if recorded is None:
             python = DOJO / "bin" / "python"
