@@ -62,9 +62,9 @@ class Figures:
 
 FIGURES = {
     "workspace": Figures(40, 40, 22, 22, 0, 0, 560, 0, 0, 560),
-    "travel": Figures(20, 20, 6, 6, 4, 24, 140, 0, 0, 140),
+    "travel": Figures(20, 20, 6, 6, 4, 24, 120, 0, 0, 120),
     "banking": Figures(16, 16, 12, 12, 0, 0, 144, 0, 0, 144),
-    "slack": Figures(21, 21, 20, 23, 17, 1, 105, 0, 0, 105),
+    "slack": Figures(21, 21, 20, 23, 17, 1, 84, 0, 0, 84),
 }
 """Of AgentDojo 0.1.35, its tasks v1.2.2."""
 
