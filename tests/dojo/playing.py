@@ -175,11 +175,9 @@ class Card:
 
     Attributes:
         tools: those of its calls.
-        why: it asks, by the names of the sentences.
     """
 
     tools: Sequence[str]
-    why: Sequence[str]
 
     @property
     def acts(self) -> bool:
@@ -247,7 +245,7 @@ class DojoBench:
                 describe(tool, json.loads(call["arguments"])) for tool, call in zip(tools, card["calls"], strict=True)
             ]
             wanted = {play.wants(call) for call in made}
-            cards.append(Card(tools, card["why"]))
+            cards.append(Card(tools))
             unclear += len(wanted) > 1
             allowed |= {call["digest"] for call in card["calls"]} if wanted == {True} else set()
             answer = f",approve {card['id']}" if wanted == {True} else f",deny {card['id']} I did not ask for that"

@@ -96,7 +96,8 @@ async def test_what_a_person_wants_gets_done_and_nothing_else(tmp_path: Path, na
 
 async def test_without_the_gate_an_attack_gets_what_it_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decide_nothing(monkeypatch)
-    assert [came.security for _, came in await perform_recorded(tmp_path, "slack", only_attacks=True)] == [True]
+    ((_, came),) = await perform_recorded(tmp_path, "slack", only_attacks=True)
+    assert (came.security, "mcp.dojo.post_webpage" in came.unasked) == (True, True)
 
 
 @pytest.mark.parametrize("name", NAMES)
