@@ -42,7 +42,7 @@ proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examp
 	-@$(MAKE) --no-print-directory $(LOOP_FOLDER)/.installed
 	@$(VENV)/bin/python -m pytest --proof
 
-agentdojo: $(DOJO)/suites.json  ## AgentDojo's tasks and attacks, for the proof that nothing acts without a yes
+agentdojo: $(DOJO)/.installed  ## AgentDojo's tasks, attacks and judge, for the proof that nothing acts without a yes
 
 check: $(VENV)/.dev  ## style, types and layers only
 	@$(VENV)/bin/python -m pytest tests/quality
@@ -94,11 +94,11 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
 	@$(OURS)
 	@touch $@
 
-$(DOJO)/suites.json: requirements/agentdojo.in tests/dojo/export.py
+$(DOJO)/.installed: requirements/agentdojo.in
 	@echo "Installing AgentDojo in an environment of its own (about 70 MB to download, once)"
 	@$(PYTHON) -m venv $(DOJO)
 	@$(DOJO)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/agentdojo.in
-	@$(DOJO)/bin/python tests/dojo/export.py $@
+	@touch $@
 
 $(PHOENIX_FOLDER)/.installed: requirements/phoenix.in
 	@echo "Installing Phoenix into $(PHOENIX_FOLDER) (860 MB on the disk, once)"

@@ -68,7 +68,7 @@ for subject, lock, target in (
 PY
 printf 'agentdojo\n' | compile "$tools/lock"
 {
-    echo "# AgentDojo, whose tasks \`make agentdojo\` exports. Written by make lock; install with --no-deps --require-hashes."
+    echo "# AgentDojo, whose tasks the proof plays, for \`make agentdojo\`. Written by make lock; install with --no-deps --require-hashes."
     echo "--only-binary :all:"
     grep -v '^--only-binary' "$tools/lock"
 } > requirements/agentdojo.in

@@ -1,13 +1,14 @@
 """What the arguments of a call tell its server: the texts, and how many bits the choice of everything else may carry.
 
 A call that only reads runs unasked in a tainted turn while it tells others almost nothing: see `MAX_BITS` of approvals. Texts are looked for
-in what people said and pages showed; numbers, yes or no, choices of a list, and which arguments there are at all are counted here.
+in what people said and pages showed; numbers, yes or no, choices of a list, which arguments there are at all, and which words stand in which
+of them are counted here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -29,7 +30,13 @@ def weigh_arguments(schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sen
     """Weigh the arguments of a call by the schema of its tool."""
     texts = list[str]()
     bits = _weigh(schema, values, texts)
-    return SentWords(" ".join(texts), bits)
+    return SentWords(" ".join(texts), bits + _weigh_places(texts))
+
+
+def _weigh_places(texts: Sequence[str]) -> float:
+    """Return the bits of where one text ends and the next begins: the words are looked for as if they were one."""
+    words = sum(text.count(" ") + 1 for text in texts)
+    return math.log2(math.comb(words - 1, len(texts) - 1)) if texts else 0.0
 
 
 def _weigh(schema: object, value: object, texts: list[str]) -> float:

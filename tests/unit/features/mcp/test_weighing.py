@@ -37,7 +37,7 @@ OPTIONAL = math.log2(6)
         ({"words": "a", "order": "other"}, SentWords("a other", OPTIONAL)),
         ({"words": "a", "tags": ["b", "c"]}, SentWords("a b c", OPTIONAL + 2)),
         ({"words": "a", "within": {"year": 2026}}, SentWords("a", OPTIONAL + 22)),
-        ({"words": "a", "my secret": "is"}, SentWords("a my secret is", 0)),
+        ({"words": "a", "my secret": "is"}, SentWords("a my secret is", math.log2(3))),
         ({"words": "a", "within": {"my": {"secret": None}}}, SentWords("a my secret", OPTIONAL + 1)),
     ],
 )
@@ -45,6 +45,16 @@ def test_texts_are_looked_for_and_everything_else_is_counted(values: dict[str, A
     found = weigh_arguments(SCHEMA, values)
     assert found.text == sent.text
     assert found.bits == pytest.approx(sent.bits)
+
+
+def test_which_words_stand_in_which_argument_costs_what_that_can_carry() -> None:
+    text = {"type": "string"}
+    schema = {"type": "object", "properties": {"sender": text, "words": text}, "required": ["sender", "words"]}
+    words = ["a", "b", "c", "d", "e"]
+    splits = [(" ".join(words[:place]), " ".join(words[place:])) for place in range(1, len(words))]
+    sent = [weigh_arguments(schema, {"sender": first, "words": second}) for first, second in splits]
+    assert [each.text for each in sent] == ["a b c d e"] * 4
+    assert sum(2.0**-each.bits for each in sent) <= 1
 
 
 def test_numbers_cost_at_least_what_they_can_carry() -> None:
