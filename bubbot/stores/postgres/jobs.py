@@ -170,7 +170,7 @@ class PostgresJobs:
                 async with await psycopg.AsyncConnection.connect(autocommit=True, **self._parameters) as conn:
                     await self._begin_session(conn)
                     await conn.execute(f"SET idle_session_timeout = {round(lease * 1000)}")
-                    while not await _try_lock(conn, name):
+                    while not await _try_lock(conn, name):  # noqa: ASYNC110 - another process may have it
                         await asyncio.sleep(min(MAX_SWEEP_SECONDS, lease / BEATS_PER_LEASE))
                     running = asyncio.ensure_future(work())
                     while not (await asyncio.wait([running], timeout=lease / BEATS_PER_LEASE))[0]:
