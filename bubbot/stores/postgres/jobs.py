@@ -87,6 +87,7 @@ class PostgresJobs:
         self._number = 0
         self._heard = 0.0
         self._is_lost = False
+        self._losing: asyncio.Future[None] | None = None
         self.is_ending = False
         self._ready = asyncio.Event()
 
@@ -107,6 +108,8 @@ class PostgresJobs:
                         stalled_worker_timeout=1e9,  # `take_over` removes them together with their jobs
                     )
                     await self._worker.run()  # type: ignore[no-untyped-call]
+                    if self._losing is not None:
+                        await self._losing
             finally:
                 signs.cancel()
                 await asyncio.gather(signs, return_exceptions=True)
@@ -285,7 +288,8 @@ class PostgresJobs:
         )
         if self._worker is not None:
             self._worker.stop()  # type: ignore[no-untyped-call]
-        await self._options.on_lost()
+        # Not here: the caller may be one of those that have to end.
+        self._losing = asyncio.ensure_future(self._options.on_lost())
 
     async def _take_over(self) -> None:
         row = await self._connector.execute_query_one_async(
