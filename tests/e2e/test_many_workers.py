@@ -231,5 +231,5 @@ async def test_a_stop_and_a_status_reach_the_worker_that_has_the_chat(tmp_path: 
             await platform.quiet()
             for person in people:
                 status, stopped = platform.answers(person)
-                assert status.startswith("Answering"), status
+                assert status.startswith("I am answering"), status
                 assert stopped.startswith("Stopped"), stopped
