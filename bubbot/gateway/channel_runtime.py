@@ -40,6 +40,7 @@ from bubbot.ports.health import HealthReport
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.ports.workers import SharedTurns
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.attachments import refuse_fetch
 from bubbot.runtime.queue import QueuePolicy
@@ -87,6 +88,7 @@ class ChannelRuntime:
         previews: shows running turns; None if the channel cannot.
         held_messages: merged messages that are not delivered yet; None if messages are delivered at once.
         read_on: folds what other processes wrote, before an event is judged; None with one process.
+        shared: says which messages this process delivers; None: all.
         is_cancelled: true after `cancel`; remaining messages are durable, and the runtime that replaces this one
             delivers them.
     """
@@ -103,6 +105,7 @@ class ChannelRuntime:
     previews: ShowsPreviews | None = None
     held_messages: list[OutboxMessage] | None = None
     read_on: Callable[[], Awaitable[None]] | None = None
+    shared: SharedTurns | None = None
     gate: InboundGate = field(init=False)
     is_cancelled: bool = False
 
@@ -184,6 +187,8 @@ class ChannelRuntime:
         """Hold, queue or send a merged message, as the policy requires."""
         if self.is_cancelled:
             return
+        if self.shared is not None and not self.shared.takes(self.channel.name, message.session, message.id):
+            return  # whoever has the chat delivers it
         if self.held_messages is not None:
             self.held_messages.append(message)
         elif self.policy.deliver_in_background:
@@ -232,6 +237,7 @@ async def make_channel_runtime(
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
     around_delivery: Sequence[AroundDelivery] = (),
     read_on: Callable[[], Awaitable[None]] | None = None,
+    shared: SharedTurns | None = None,
 ) -> ChannelRuntime:
     """Build a channel runtime without its gate, which needs the app runtime. Read the moved chats from the inbox.
 
@@ -240,6 +246,7 @@ async def make_channel_runtime(
         wait_for_room: see `Deliverer`.
         around_delivery: see `Deliverer`.
         read_on: see `ChannelRuntime`.
+        shared: see `ChannelRuntime`.
     """
     moves = await inbox.read_migrations()
     if policy.admission is not None:
@@ -303,6 +310,7 @@ async def make_channel_runtime(
         previews,
         [] if hold else None,
         read_on,
+        shared,
     )
 
 

@@ -459,7 +459,9 @@ class InboundGate:
         """
         if is_own:
             inbound = await self._with_language(inbound)
-        overtaken = await self._find_overtaken(inbound) if is_overtaking(inbound) else None
+        # If processes share the turns, the one that has the chat answers: see `take`.
+        may_overtake = is_overtaking(inbound) and not self._runtime.is_shared
+        overtaken = await self._find_overtaken(inbound) if may_overtake else None
         slots = None if is_own or overtaken else self._slots
         if slots is not None:
             await slots.acquire()
@@ -479,7 +481,7 @@ class InboundGate:
             accepted = await self._inbox.accept(inbound, also)
             if accepted is None:
                 return None
-            if is_overtaking(inbound):  # earlier messages were queued meanwhile
+            if is_overtaking(inbound) and not self._runtime.is_shared:  # earlier messages were queued meanwhile
                 overtaken = self._as_overtaken(inbound, self._runtime.session_activity(inbound.session)) or overtaken
             if overtaken is not None:
                 return _settled_result(await self._answer_at_once(accepted, *overtaken))
@@ -495,11 +497,20 @@ class InboundGate:
 
     def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound that an earlier process accepted."""
-        return self._runtime.submit(accepted)
+        return self._runtime.queue(accepted)
+
+    async def take(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
+        """Queue an inbound that any process accepted, or answer it at once if it overtakes the running turn."""
+        inbound = accepted.inbound
+        activity = self._runtime.session_activity(inbound.session)
+        overtaken = self._as_overtaken(inbound, activity) if is_overtaking(inbound) else None
+        if overtaken is None:
+            return self._runtime.queue(accepted)
+        return _settled_result(await self._answer_at_once(accepted, *overtaken))
 
     def resume_change(self, change: TapeChange) -> None:
         """Queue a change that an earlier process recorded."""
-        self._runtime.submit_change(change)
+        self._runtime.queue_change(change)
 
     async def _find_overtaken(self, inbound: Inbound) -> tuple[bool, int] | None:
         """Return the activity of a session that a stop or a status overtakes, in any process; None if it is idle."""

@@ -113,11 +113,12 @@ async def call_adapter(call: Awaitable[T], timeout: float) -> T:
 
     Raises:
         DeliveryFailed: the call failed for any reason, or took longer than `timeout` seconds.
+        LeaseLost: this process may send nothing more there.
     """
     try:
         async with asyncio.timeout(timeout):
             return await call
-    except DeliveryFailed:
+    except (DeliveryFailed, LeaseLost):
         raise
     except TimeoutError as error:
         raise DeliveryFailed(f"the channel gave no answer within {timeout:g} seconds", maybe=True) from error
@@ -324,7 +325,7 @@ class Deliverer:
             try:
                 for part in split_outbound(self._channel, outbound):
                     await self._send(self._at_current_chat(part), outbound.session)
-            except DeliveryFailed as error:
+            except (DeliveryFailed, LeaseLost) as error:
                 log.warning("notice not delivered: %s", error, extra={"action": "tell.failed"})
 
     async def _drain(self, chat: str) -> None:
@@ -347,7 +348,16 @@ class Deliverer:
         return part if chat == part.chat else structs.replace(part, chat=chat)
 
     async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool, is_begun: bool) -> bool:
-        """Send one part and record its receipt; return false if it did not arrive."""
+        """Send one part and record its receipt; return false if it did not arrive, or another process delivers it."""
+        try:
+            return await self._deliver_under_lease(message, index, resumed=resumed, is_begun=is_begun)
+        except LeaseLost as error:
+            log.warning("message left to another process: %s", error, extra={"action": "deliver.lost"})
+            self.on_delivery("failed")
+            return False
+
+    async def _deliver_under_lease(self, message: OutboxMessage, index: int, *, resumed: bool, is_begun: bool) -> bool:
+        """See `_deliver_part`. Raise `LeaseLost` if another process has the session."""
         live = None
         if index == _live_part_index(message) and not self._take_unshown(message.session, message.inbound):
             live = await self._outbox.live_message(message.inbound, message.session)
@@ -361,12 +371,7 @@ class Deliverer:
             if error.gone:
                 await self.on_chat_unreachable(message.parts[index].chat, str(error))
             return False
-        try:
-            await self._outbox.record_receipt(message, index, receipt, outcome=how)
-        except LeaseLost as error:
-            log.warning("message left to another process: %s", error, extra={"action": "deliver.lost"})
-            self.on_delivery("failed")
-            return False
+        await self._outbox.record_receipt(message, index, receipt, outcome=how)
         self.on_delivery("sent")
         return True
 

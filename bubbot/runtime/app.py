@@ -7,12 +7,13 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from bubbot.errors import ConfigError, LeaseLost
+from bubbot.errors import BubbotError, ConfigError, LeaseLost
 from bubbot.log import bind
 from bubbot.ports.channel import Inbound
 from bubbot.ports.health import RuntimeLoad
 from bubbot.ports.requests import WorkerRequests
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.ports.workers import SharedTurns
 from bubbot.runtime.messages import find_message_id
 from bubbot.runtime.session import SessionChannel, SessionDeps, SessionRuntime
 from bubbot.tape.entry import JsonObject
@@ -39,11 +40,17 @@ class AppRuntime:
         deps: SessionDeps,
         open_tape: Callable[[str], TapeService],
         group: asyncio.TaskGroup,
+        shared: SharedTurns | None = None,
         *,
         requests: WorkerRequests | None = None,
     ) -> None:
-        """Take what sessions need. `requests`: asks other processes that have sessions; None if there are none."""
-        self._requests = requests
+        """Take what sessions need.
+
+        Args:
+            shared: whoever gets the job of a chat runs its turns; None: this process runs all.
+            requests: asks other processes that have sessions; None if there are none.
+        """
+        self._shared, self._requests = shared, requests
         self._links = dict(channels)
         self._deps = deps
         self._tape = open_tape
@@ -53,6 +60,7 @@ class AppRuntime:
         self._cached_entries: dict[str, int] = {}
         self._cached_total = 0
         self._paused = False
+        self._failures: dict[str, BubbotError] = {}
 
     @property
     def deps(self) -> SessionDeps:
@@ -90,6 +98,10 @@ class AppRuntime:
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an accepted inbound in its session; the future completes with the turn that answers it."""
+        return self.queue(accepted) if self._shared is None else self._shared.expect(accepted)
+
+    def queue(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
+        """Queue an inbound for this process; see `submit`."""
         inbound = accepted.inbound
         result = self._session(inbound.channel, inbound.session).submit(accepted)
         self._ensure_draining(inbound.session)
@@ -102,6 +114,11 @@ class AppRuntime:
 
     def submit_change(self, change: TapeChange) -> None:
         """Queue a change of an earlier message in its session."""
+        if self._shared is None:
+            self.queue_change(change)
+
+    def queue_change(self, change: TapeChange) -> None:
+        """Queue a change for this process."""
         event = change.event
         self._session(event.channel, event.session).submit_change(change)
         self._ensure_draining(event.session)
@@ -110,6 +127,8 @@ class AppRuntime:
         """Return true if the message with this platform id is on the session's tape or in its queue."""
         if channel not in self._links:
             return False
+        if self._shared is not None and await self._shared.has_open_message(session_id, message):
+            return True  # asked first: what is no longer open is on the tape
         session = self._sessions.get(session_id)
         if session is not None and session.has_pending(message):
             return True
@@ -165,6 +184,16 @@ class AppRuntime:
     @asynccontextmanager
     async def exclusive(self, session_id: str) -> AsyncIterator[None]:
         """Take the session's lease and block its turns until the block ends."""
+        if self._shared is None:
+            async with self.exclusive_here(session_id):
+                yield
+            return
+        async with self._shared.hold(session_id), self.exclusive_here(session_id):
+            yield
+
+    @asynccontextmanager
+    async def exclusive_here(self, session_id: str) -> AsyncIterator[None]:
+        """Block the turns of a session in this process; see `exclusive`."""
         channel = session_id.partition(":")[0]
         if channel not in self._links:  # this process does not run the channel
             yield
@@ -174,6 +203,12 @@ class AppRuntime:
 
     async def wait_session_idle(self, session_id: str) -> None:
         """Wait until the session has nothing to do."""
+        if self._shared is not None:
+            await self._shared.wait_idle(session_id)
+        await self.wait_idle_here(session_id)
+
+    async def wait_idle_here(self, session_id: str) -> None:
+        """Wait until this process does nothing for the session."""
         while (task := self._tasks.get(session_id)) is not None and not task.done():
             await asyncio.wait([task])
 
@@ -186,6 +221,30 @@ class AppRuntime:
         """Read the windows of all sessions from their tapes again: another process erased entries."""
         for session in self._sessions.values():
             session.forget_window()
+    @property
+    def is_shared(self) -> bool:
+        """True if other processes run turns, too."""
+        return self._shared is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """True after `pause`."""
+        return self._paused
+
+    def has_inbound(self, session_id: str, inbound_id: int) -> bool:
+        """Return true if an inbound waits or is being answered in this process."""
+        session = self._sessions.get(session_id)
+        return session is not None and session.has_inbound(inbound_id)
+
+    def forget(self, session_id: str) -> None:
+        """Drop a session from memory, and its lease, since another process may have had it meanwhile."""
+        self._forget(session_id)
+
+    async def drop_all(self) -> None:
+        """Cancel all turns and drop all sessions: other processes go on with them."""
+        await self.cancel()
+        for name in list(self._sessions):
+            self._forget(name)
 
     def pause(self) -> None:
         """Begin no further turn. Running turns continue; the next start answers the waiting messages."""
@@ -234,6 +293,16 @@ class AppRuntime:
                 log.warning("session lost to another process: %s", error, extra={"action": "session.lost"})
                 session.abandon(error)
                 self._forget(session_id)
+            except BubbotError as error:
+                if self._shared is None:
+                    raise  # the store or the tape failed: nothing can be recorded
+                session.abandon(error)
+                self._forget(session_id)
+                self._failures[session_id] = error
+
+    def take_failure(self, session_id: str) -> BubbotError | None:
+        """Return, once, what ended the work on a session here, such as a lost server; None for nothing."""
+        return self._failures.pop(session_id, None)
 
     def _forget_idle(self, session_id: str, task: asyncio.Task[None]) -> None:
         """Forget the sessions that have been idle longest; called when this one becomes idle."""

@@ -267,6 +267,10 @@ class SessionRuntime:
         is_answered = any(queued.accepted.inbound.message == message for queued in self._current)
         return is_written or is_answered or self._queue.has_message(message)
 
+    def has_inbound(self, inbound_id: int) -> bool:
+        """Return true if this inbound waits or is being answered."""
+        return self._queue.has_inbound(inbound_id) or any(each.accepted.id == inbound_id for each in self._current)
+
     def is_too_old(self, inbound: Inbound) -> bool:
         """Return true if an incoming message is too old to be answered."""
         return self._link.queue_policy.is_too_old(inbound, self._deps.now())
@@ -322,8 +326,8 @@ class SessionRuntime:
         self._queue.count_interrupted(self._interrupted)
         self._is_taken_up = True
 
-    def abandon(self, error: LeaseLost) -> None:
-        """Drop the waiting messages: another holder answers them."""
+    def abandon(self, error: BubbotError) -> None:
+        """Drop the waiting messages: whoever takes the session up next answers them."""
         for message in self._queue.take_all():
             message.fail(error)
         self._deps.on_preview(self._tape.session, TurnFinished("failed"))

@@ -88,6 +88,7 @@ class TapeService(TapeHandle):
         other_tapes: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
         heads: Mapping[str, int] = MappingProxyType({}),
         lease: Lease | None = None,
+        wakes: str = "",
     ) -> tuple[TapeEntry, ...]:
         """Append a batch durably, all or nothing (see `TapeStore.append`).
 
@@ -95,8 +96,9 @@ class TapeService(TapeHandle):
             other_tapes: entries of other tapes, by tape, for the same transaction.
             heads: the newest ids that tapes must have, by tape, else `TapeConflict`.
             lease: the lease of the session that the facts on another tape are about; None: this tape's, if any.
+            wakes: the session that has work after this; see `Batch`.
         """
-        batch = Batch(self.name, self._stamped(entries), if_absent=if_absent, lease=lease or self._lease)
+        batch = Batch(self.name, self._stamped(entries), if_absent=if_absent, lease=lease or self._lease, wakes=wakes)
         others = [Batch(tape, self._stamped(extra), if_absent=if_absent) for tape, extra in other_tapes.items()]
         expected = [Batch(tape, (), expect_head=head) for tape, head in heads.items()]
         self._window = None
