@@ -79,10 +79,7 @@ async def _open_postgres(
     """Open the store on a server. Raise `ConfigError` if there is no address, or the extra is not installed."""
     if settings.url is None:
         raise ConfigError("[store] url: the store 'postgres' needs it, such as postgresql://bubbot@localhost/bubbot")
-    if not all(map(find_spec, ("psycopg", "psycopg_pool"))):
-        folder = find_spec("bubbot.stores.postgres")
-        command = requirements_command(str(folder.origin)) if folder else "pip install 'bubbot[postgres]'"
-        raise ConfigError(f"[store] url: PostgreSQL needs packages that are not installed: `{command}` installs them")
+    require_driver()
     # Imported here: few bots have a server, and nothing of it is there without the extra.
     from bubbot.stores.postgres import store as postgres
 
@@ -90,6 +87,14 @@ async def _open_postgres(
     if readonly:
         return await postgres.open_readonly(url, keep)
     return await postgres.open_store(url, salt=os.urandom, now=now, room_retry=room_retry)
+
+
+def require_driver() -> None:
+    """Raise `ConfigError` if the packages for PostgreSQL are not installed."""
+    if not all(map(find_spec, ("psycopg", "psycopg_pool"))):
+        folder = find_spec("bubbot.stores.postgres")
+        command = requirements_command(str(folder.origin)) if folder else "pip install 'bubbot[postgres]'"
+        raise ConfigError(f"[store] url: PostgreSQL needs packages that are not installed: `{command}` installs them")
 
 
 @asynccontextmanager

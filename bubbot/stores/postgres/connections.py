@@ -22,6 +22,11 @@ from bubbot.stores.postgres.schema import APP_ROLE, OLDEST_SERVER, SCHEMA, Conne
 
 CONNECT_SECONDS = 10
 """Seconds after which an attempt to reach the server fails."""
+_WRITING = "hashtextextended('bubbot writes:' || current_schema(), 0)"
+SHARE_WRITING = f"SELECT pg_try_advisory_lock_shared({_WRITING})"
+"""Held by each writing connection until it ends, so that a copy finds out that a bot runs; true if it was free."""
+KEEP_WRITERS_OUT = f"SELECT pg_try_advisory_lock({_WRITING})"
+"""False if somebody writes; NULL without a schema."""
 _LOST = ("08", "57P")
 """Beginnings of the codes of a server that went away; an error without a code is the client's, who lost it."""
 _DAMAGED = ("XX001", "XX002")
