@@ -146,6 +146,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "reload": ("reload",),
     "service status": ("service", "status"),
     "backup": ("backup", "copy"),
+    "tape copy": ("tape", "copy", "copy/bubbot.db", "moved"),
     "restore": ("--home", "restored", "restore", "copy"),
     "restore release": ("--home", "restored", "restore", "--release"),
     "restore empty": ("--home", "restored", "restore", "--empty"),
