@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bubbot.app.settings import load_with_missing_secrets
-from bubbot.app.stores import refuse_unusable_database, require_driver
+from bubbot.app.stores import refuse_unusable_database, require_driver, server_url
 from bubbot.app.tapes import now
 from bubbot.errors import ConfigError, TapeCorrupt
 from bubbot.home import Home, WriterLock
@@ -65,9 +65,8 @@ def find_place(text: str) -> TapePlace:
     if not (path.is_dir() or (not path.suffix and not path.exists())):
         return FileTapes(path)
     store = load_with_missing_secrets(home=path).store
-    if store.kind == POSTGRES_STORE and store.url is not None:
-        require_driver()
-        return ServerTapes(store.url.get_secret_value())
+    if store.kind == POSTGRES_STORE:
+        return ServerTapes(server_url(store))
     if store.kind != SQLITE_STORE:
         raise ConfigError(f"{path} keeps its tapes in the store {store.kind!r}, which bubbot cannot copy")
     return FileTapes(Home(path).database)

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Sequence
 
 from bubbot.cli.main import main
+from bubbot.ports.progress import OnProgress
 from bubbot.stores import copying
 
 
@@ -17,7 +18,7 @@ def run(arguments: Sequence[str]) -> int:
     """The exit code, where there is one."""
     real = copying._Copy.copy_entries
 
-    async def last(self: copying._Copy, on_progress: copying.OnProgress) -> None:
+    async def last(self: copying._Copy, on_progress: OnProgress) -> None:
         await real(self, on_progress)
         os.kill(os.getpid(), signal.SIGKILL)
 

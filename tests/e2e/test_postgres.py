@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from bubbot.stores.files import remove_partials
@@ -16,7 +21,14 @@ from tests.e2e.bot import environment, run
 from tests.e2e.daemon import configured, running, started
 from tests.e2e.platforms import MARK
 from tests.fakes.botapi.server import Server
-from tests.postgres_server import BreakableServer, PostgresServer, breakable_server, copied_database, find_programs
+from tests.postgres_server import (
+    OWNER,
+    BreakableServer,
+    PostgresServer,
+    breakable_server,
+    copied_database,
+    find_programs,
+)
 
 SCRIPT = {"default": [{"text": "You said: {text}", "delay": 0.3}]}
 SLOWLY = {"default": [{"text": "You said: {text}", "delay": 60}]}
@@ -44,6 +56,11 @@ def fine(home: Path, *arguments: str) -> str:
 def said(home: Path, *lines: str) -> None:
     for line in lines:
         fine(home, "ask", line)
+
+
+def let_live_on_of(home: Path, url: str) -> None:
+    """Write settings that name a server, and nothing else."""
+    (home / "config.toml").write_text(f"[store]\nurl = {json.dumps(url)}\n")
 
 
 def let_live_on(home: Path, url: str) -> None:
@@ -109,6 +126,11 @@ def test_a_command_that_is_killed_leaves_nothing_and_begins_again(target: str, t
         remove_partials(tmp_path / "new")
 
 
+def has_lost(home: Path, times: int) -> bool:
+    """Return true if the bot has said so often that its server is away."""
+    return (home / "errors").read_text().count("server lost") >= times
+
+
 @pytest.fixture
 def breakable() -> Iterator[BreakableServer]:
     programs = find_programs()
@@ -149,7 +171,7 @@ async def test_a_server_that_goes_away_in_mid_turn_loses_and_doubles_nothing(
             await telegram.until(lambda: len(answers()) > len(sent) - chats, 60)  # others are in mid-turn
             breakable.stop()
             say(2 * cycle + 2)
-            await telegram.until(lambda cycle=cycle: (home / "errors").read_text().count("server lost") > cycle, 60)
+            await telegram.until(partial(has_lost, home, cycle + 1), 60)
             if cycle == 2:
                 await daemon.kill()
             breakable.start()
@@ -169,3 +191,77 @@ async def test_a_server_that_goes_away_in_mid_turn_loses_and_doubles_nothing(
     assert {*sent} - counted.keys() - again == set()
     assert {text: times for text, times in counted.items() if times > 1} == {}
     assert "0 altered, 0 missing" in fine(home, "tape", "verify")
+
+
+@pytest.fixture
+def another_database(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty one, without bubbot's tables."""
+    name = f"restored_{os.getpid()}"
+    with psycopg.connect(postgres_server.address(), autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {name} OWNER {OWNER}")
+        try:
+            yield postgres_server.address(name, OWNER)
+        finally:
+            conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def dump(server: PostgresServer, *words: str) -> None:
+    """Run `pg_dump` or `pg_restore` of the server."""
+    program, *arguments = words
+    done = subprocess.run([f"{server.programs}/{program}", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_dump_is_checked_against_the_backup_and_goes_into_quarantine(
+    tmp_path: Path, postgres_server: PostgresServer, database: str, another_database: str
+) -> None:
+    home, new = tmp_path / "home", tmp_path / "new"
+    home.mkdir()
+    (home / "who.md").write_text("You are Bo.")
+    (home / "config.toml").write_text('[bot]\npersona_file = "who.md"\n')
+    let_live_on(home, database)
+    said(home, "hello", ",memory.save Likes tea.")
+    told = fine(home, "backup", str(tmp_path / "copy"))
+    command = shlex.split(next(line for line in told.splitlines() if "pg_dump" in line).partition(": ")[2])
+    assert command[:3] == ["pg_dump", "--format", "custom"]
+    manifest = json.loads((tmp_path / "copy" / "manifest.json").read_text())
+    assert (manifest["format"], sorted(manifest["files"])) == (2, ["config.toml", "who.md"])
+    assert f"head {manifest['deployment_head']}" in told
+    dump(postgres_server, *command, "--username", OWNER)
+    said(home, "later")  # after the dump
+    told = fine(home, "backup", str(tmp_path / "later"))
+
+    dump(postgres_server, "pg_restore", "--dbname", another_database, str(tmp_path / "copy" / "bubbot.dump"))
+    new.mkdir()
+    let_live_on_of(new, another_database)
+    done = run(new, "restore", str(tmp_path / "later"))
+    assert done.returncode == 5
+    assert "is of an older day than the backup" in done.stderr.decode()
+    told = fine(new, "restore", str(tmp_path / "copy"))
+    assert "verified" in told
+    assert "It is in quarantine" in told
+    assert (new / "who.md").read_text() == "You are Bo."
+    assert f"{new / 'config.toml'} was there already" in told.replace("\n", " ")
+    assert "Likes tea." in fine(new, "memory", "show", "default")
+    assert "0 altered, 0 missing" in fine(new, "tape", "verify", "--head", manifest["deployment_head"])
+    fine(new, "restore", "--release")
+    said(new, "hello again")
+    assert "has 1" not in fine(new, "tape", "verify")
+
+    done = run(new, "restore", str(tmp_path / "later"))  # it has gone on elsewhere
+    assert (done.returncode, "is not the one of the backup" in done.stderr.decode()) == (5, True)
+    (tmp_path / "copy" / "who.md").write_text("You are Bob.")
+    assert "who.md is not what its manifest says" in run(new, "restore", str(tmp_path / "copy")).stderr.decode()
+
+
+def test_backups_of_a_file_and_of_a_server_are_told_apart(tmp_path: Path, database: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    said(home, "hello")
+    fine(home, "backup", str(tmp_path / "of-file"))
+    let_live_on_of(home, database)
+    said(home, "hello")
+    fine(home, "backup", str(tmp_path / "of-server"))
+    assert "holds a database of SQLite" in run(home, "restore", str(tmp_path / "of-file")).stderr.decode()
+    done = run(tmp_path / "new", "restore", str(tmp_path / "of-server"))
+    assert (done.returncode, "let pg_restore make a database of its dump" in done.stderr.decode()) == (2, True)

@@ -78,9 +78,13 @@ def head_at(conn: Connection, position: int, *, older: bool = False) -> str:
         conn.execute("COMMIT")
 
 
+def readable_position(reader: ThreadReader) -> int:
+    """Return the newest position below which nothing can come; 0 without entries."""
+    statement = "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
+    return int(reader.execute(statement).fetchone()[0])
+
+
 def _head(reader: ThreadReader) -> str:
     """Return the head at the newest position below which nothing can come."""
-    (position,) = reader.execute(
-        "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
-    ).fetchone()
+    position = readable_position(reader)
     return deployment_head(position, tape_ends(reader, position))

@@ -36,7 +36,7 @@ def read_tapes(url: str, on_progress: OnProgress = ignore_progress) -> Iterator[
             state = f"has the version {version}" if version else "holds nothing"
             raise StoreUnavailable(f"the database {address} {state}: start the bot on it once")
         working_role(conn, readonly=True)
-        _keep_writers_out(conn, address)
+        keep_writers_out(conn, address)
         audit = audit_all(conn, on_progress=on_progress)
         conn.execute(SNAPSHOT)
         reader = ThreadReader(conn)
@@ -47,7 +47,7 @@ def refuse_running_bot(url: str) -> None:
     """Raise `HomeLocked` if a bot runs on a database."""
     address = ServerAddress(url)
     with translated_errors(), closing(connect(address, readonly=True)) as conn:
-        _keep_writers_out(conn, address)
+        keep_writers_out(conn, address)
 
 
 def audit_server(url: str, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
@@ -56,6 +56,7 @@ def audit_server(url: str, on_progress: OnProgress = ignore_progress) -> Deploym
         return audit_all(conn, on_progress=on_progress)
 
 
-def _keep_writers_out(conn: Connection, address: ServerAddress) -> None:
+def keep_writers_out(conn: Connection, address: ServerAddress) -> None:
+    """Let nobody write until the connection ends. Raise `HomeLocked` if a bot runs on the database."""
     if conn.execute(KEEP_WRITERS_OUT).fetchone() == (False,):
         raise HomeLocked(f"a bot runs on the database {address}: stop it first (`bubbot stop`, or its service)")
