@@ -38,6 +38,7 @@ from bubbot.stores.postgres.connections import (
     adapt,
     check_server,
     connect,
+    refuse_pooler,
     session_statements,
     to_postgres,
     translate_error,
@@ -504,6 +505,7 @@ def _prepare(address: ServerAddress, now: str) -> str:
     """Check the server, migrate the schema; return the role to go on as."""
     with translated_errors(), closing(connect(address, readonly=False)) as conn:
         check_server(conn, readonly=False)
+        refuse_pooler(conn, address)
         migrate(conn, now=now)
         role = working_role(conn, readonly=False)
         refuse_unguarded(conn)
