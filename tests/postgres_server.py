@@ -199,6 +199,10 @@ class BreakableServer:
         """See `PostgresServer.address`."""
         return PostgresServer(str(self.folder), 0, "").address(database, user)
 
+    def take(self, folder: Path) -> None:
+        """Give a folder to the user of the server."""
+        _other_user(folder)
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._process = _start(self.programs, self.folder, *self.settings, **_other_user(self.folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -15,12 +16,16 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from bubbot.ports.checks import Finding
 from bubbot.stores.files import remove_partials
 from tests.e2e import forked
 from tests.e2e.bot import environment, run
 from tests.e2e.daemon import configured, running, started
 from tests.e2e.platforms import MARK
+from tests.e2e.small_disk import ROOT_ONLY, small_disk
+from tests.e2e.test_status import WATCHED
 from tests.fakes.botapi.server import Server
+from tests.planting import found, plants
 from tests.postgres_server import (
     OWNER,
     BreakableServer,
@@ -191,6 +196,45 @@ async def test_a_server_that_goes_away_in_mid_turn_loses_and_doubles_nothing(
     assert {*sent} - counted.keys() - again == set()
     assert {text: times for text, times in counted.items() if times > 1} == {}
     assert "0 altered, 0 missing" in fine(home, "tape", "verify")
+
+
+@ROOT_ONLY
+@plants("server.full")
+async def test_a_full_disk_of_the_server_holds_everything_until_there_is_room(
+    tmp_path: Path, breakable: BreakableServer, telegram: Server
+) -> None:
+    home = tmp_path / "home"
+    ann = telegram.user("Ann")
+    room = telegram.private(ann)
+    configured(home, telegram, SCRIPT, owners=[ann.id])
+    with small_disk(breakable.folder / "disk", 24) as disk:
+        place = disk.path / "tapes"
+        place.mkdir()
+        disk.path.chmod(0o755)
+        breakable.take(place)
+        with psycopg.connect(breakable.address(), autocommit=True) as conn:
+            conn.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
+            conn.execute("CREATE DATABASE tapes TABLESPACE small")
+        let_live_on(home, breakable.address("tapes"))
+        async with running(home, env=WATCHED) as daemon:
+            room.say("m01-00")
+            await telegram.until(lambda: ANSWERED.findall(telegram.transcript(times=False)) == ["m01-00"], 60)
+            disk.fill()
+            for number in range(1, 4):
+                room.say(f"m01-{number:02} {'x' * 3000}")
+            await telegram.until(lambda: "store.full" in daemon.errors, 60)
+            done = await asyncio.to_thread(run, home, "doctor", "--offline", "--json")
+            told = found(Finding(**one) for one in json.loads(done.stdout)["findings"])
+            assert "waits for room on the disk of the PostgreSQL server" in told["server.full"].cause
+            assert "disk.full" not in told
+            disk.free()
+            await telegram.until(lambda: "m01-03" in "".join(room.texts(telegram.bot.user)), 60)
+            await daemon.quiet(telegram)
+        kept = fine(home, "tape", "show", f"telegram:{room.id}", "--json")
+        assert all(f"m01-{number:02} xxx" in kept for number in range(1, 4)), "three messages, joined in one turn"
+        breakable.stop()
+    said_there = re.sub(r"\(to Ann: [^)]*\)", "", "".join(room.texts(telegram.bot.user)))
+    assert (said_there.count("m01-00"), said_there.count("m01-03")) == (1, 1)
 
 
 @pytest.fixture
