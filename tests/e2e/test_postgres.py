@@ -37,6 +37,7 @@ from tests.postgres_server import (
 
 SCRIPT = {"default": [{"text": "You said: {text}", "delay": 0.3}]}
 SLOWLY = {"default": [{"text": "You said: {text}", "delay": 60}]}
+PASSWORD = "Wa1ru5secret"
 ANSWERED = re.compile(r"You said: (m\d\d-\d\d)")
 
 
@@ -196,6 +197,44 @@ async def test_a_server_that_goes_away_in_mid_turn_loses_and_doubles_nothing(
     assert {*sent} - counted.keys() - again == set()
     assert {text: times for text, times in counted.items() if times > 1} == {}
     assert "0 altered, 0 missing" in fine(home, "tape", "verify")
+
+
+def test_passwords_come_from_a_file_a_credential_or_pgpassfile_and_are_printed_nowhere(
+    tmp_path: Path, breakable: BreakableServer
+) -> None:
+    with psycopg.connect(breakable.address(), autocommit=True) as conn:
+        conn.execute(f"CREATE ROLE me LOGIN CREATEROLE PASSWORD '{PASSWORD}'")
+        conn.execute("CREATE DATABASE tapes OWNER me")
+        rules = breakable.folder / "data" / "pg_hba.conf"
+        rules.write_text("local all me scram-sha-256\nlocal all all trust\n")
+        conn.execute("SELECT pg_reload_conf()")
+    plain = breakable.address("tapes", "me")
+    secret = plain.replace("//me@", f"//me:{PASSWORD}@")
+    homes = {name: tmp_path / name for name in ("file", "credential", "passfile", "wrong")}
+    for home in homes.values():
+        home.mkdir(mode=0o700)
+    ways: dict[str, dict[str, str]] = {name: {} for name in homes}
+
+    written = homes["file"] / "url"
+    written.write_text(secret)
+    written.chmod(0o600)
+    (homes["file"] / "config.toml").write_text(f"[store]\nurl_file = {json.dumps(str(written))}\n")
+    (tmp_path / "credentials").mkdir(mode=0o700)
+    (tmp_path / "credentials" / "store.url").write_text(secret)
+    ways["credential"] = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
+    let_live_on_of(homes["passfile"], plain)
+    (tmp_path / "pass").write_text(f"*:*:tapes:me:{PASSWORD}\n")
+    (tmp_path / "pass").chmod(0o600)
+    ways["passfile"] = {"PGPASSFILE": str(tmp_path / "pass")}
+    let_live_on_of(homes["wrong"], secret.replace(PASSWORD, f"{PASSWORD}2"))
+    for name, home in homes.items():
+        for command in (("ask", "hello"), ("tape", "list"), ("doctor", "--offline"), ("backup", str(home / "copy"))):
+            done = run(home, *command, env=ways[name])
+            assert PASSWORD.encode() not in done.stdout + done.stderr
+            if command[0] != "doctor":
+                assert (done.returncode == 0) == (name != "wrong"), done.stderr.decode()
+        assert PASSWORD not in "".join(path.read_text() for path in home.glob("copy/manifest.json"))
+    assert "password authentication failed" in run(homes["wrong"], "tape", "list").stderr.decode()
 
 
 @ROOT_ONLY
