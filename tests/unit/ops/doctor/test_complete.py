@@ -24,6 +24,7 @@ TESTS = [
     *sorted((ROOT / "tests" / "unit" / "features").glob("*/test_checks.py")),
     *sorted((ROOT / "tests" / "e2e").glob("test_doctor*.py")),
     ROOT / "tests" / "e2e" / "test_disks.py",
+    ROOT / "tests" / "e2e" / "test_postgres.py",
     ROOT / "tests" / "e2e" / "test_systemd.py",
 ]
 PROMISED: set[str] = set()
