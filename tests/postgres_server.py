@@ -228,6 +228,21 @@ def breakable_server(programs: Path, *settings: str) -> Iterator[BreakableServer
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def replica_of(primary: BreakableServer) -> Iterator[BreakableServer]:
+    """Make and start a replica of a server for one test, and remove it."""
+    folder = Path(tempfile.mkdtemp(prefix="bubbot-postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
+    server = BreakableServer(folder, primary.programs)
+    copy = ["-D", folder / "data", "-h", primary.folder, "-U", SUPERUSER, "-R", "-c", "fast", "--no-sync"]
+    try:
+        _run([primary.programs / "pg_basebackup", *copy], **_other_user(folder))
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 _INIT = ("-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions")
 
 

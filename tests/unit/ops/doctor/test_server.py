@@ -23,9 +23,11 @@ from tests.pooler import pooler
 from tests.postgres_server import (
     SUPERUSER,
     PostgresServer,
+    breakable_server,
     copied_database,
     find_programs,
     make_template,
+    replica_of,
     shared_server,
 )
 
@@ -71,6 +73,26 @@ def test_a_schema_of_another_program_is_a_problem(postgres_address: str, home: H
     assert "belongs to another program" in look(postgres_address, home)["server.unusable"].cause
 
 
+@plants("server.replica")
+def test_a_replica_is_a_problem_and_no_bot_starts_on_it(home: Home) -> None:
+    programs = find_programs()
+    assert programs is not None
+    with breakable_server(programs) as primary:
+        asyncio.run(begin(primary.address()))
+        with replica_of(primary) as replica:
+            told = look(replica.address(), home)
+            assert told.keys() - {"server.role"} == {"server.replica"}
+            assert "is a replica, which takes no entries" in told["server.replica"].cause
+            with pytest.raises(StoreUnavailable, match="name the primary"):
+                asyncio.run(begin(replica.address()))
+
+
+async def begin(address: str) -> None:
+    """Start on a database, and end."""
+    store = await open_store(address, salt=bytes, now=lambda: datetime.now(UTC))
+    await store.aclose()
+
+
 class OlderServer:
     """A connection to a server of which there is none here."""
 
@@ -78,17 +100,17 @@ class OlderServer:
         server_version = 140_011
 
     def execute(self, statement: str) -> OlderServer:
-        self.row = ("on", datetime.now(UTC)) if "clock" in statement else ("UTF8", True, "on", "on")
+        self.row = ("on", datetime.now(UTC)) if "clock" in statement else ("UTF8", False, "on", "on")
         return self
 
     def fetchone(self) -> tuple[object, ...]:
         return self.row
 
 
-@plants("server.old", "server.replica")
-def test_an_old_server_and_a_replica_are_problems() -> None:
+@plants("server.old")
+def test_an_old_server_is_a_problem() -> None:
     told = found(check_settings(OlderServer(), datetime.now(UTC)))  # type: ignore[arg-type]
-    assert told.keys() == {"server.old", "server.replica"}
+    assert told.keys() == {"server.old"}
     assert "PostgreSQL 14, and bubbot needs 15 or newer" in told["server.old"].cause
 
 
@@ -209,4 +231,4 @@ def test_a_pooler_in_transaction_mode_is_a_problem_and_one_that_keeps_sessions_i
                 continue
             assert "is a pooler in transaction mode" in told["server.pooler"].cause
             with pytest.raises(StoreUnavailable, match="is a pooler in transaction mode"):
-                asyncio.run(open_store(address, salt=bytes, now=lambda: datetime.now(UTC)))
+                asyncio.run(begin(address))
