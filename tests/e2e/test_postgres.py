@@ -228,7 +228,8 @@ def test_passwords_come_from_a_file_a_credential_or_pgpassfile_and_are_printed_n
     ways["passfile"] = {"PGPASSFILE": str(tmp_path / "pass")}
     let_live_on_of(homes["wrong"], secret.replace(PASSWORD, f"{PASSWORD}2"))
     for name, home in homes.items():
-        for command in (("ask", "hello"), ("tape", "list"), ("doctor", "--offline"), ("backup", str(home / "copy"))):
+        commands = [["ask", "hello"], ["doctor", "--offline"], ["backup", str(home / "copy")]]
+        for command in commands:
             done = run(home, *command, env=ways[name])
             assert PASSWORD.encode() not in done.stdout + done.stderr
             if command[0] != "doctor":
