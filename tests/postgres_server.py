@@ -161,27 +161,12 @@ def _watch(run_folder: Path, programs: Path, *settings: str) -> None:
     folder = Path(
         tempfile.mkdtemp(prefix="bubbot-postgres-", dir=root)
     )  # not below pytest's, which other users may not enter
-    user = {}
-    if os.geteuid() == 0:
-        other = pwd.getpwnam("nobody")
-        os.chown(folder, other.pw_uid, other.pw_gid)
-        user = {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": ()}
+    user = _other_user(folder)
     state, data = run_folder / "postgres.json", folder / "data"
     server: subprocess.Popen[bytes] | None = None
     try:
         _run([programs / "initdb", "-D", data, "-U", SUPERUSER, *_INIT], **user)
-        wanted = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
-        options = [part for setting in wanted for part in ("-c", setting)]
-        server = subprocess.Popen(
-            [programs / "postgres", "-D", data, "-k", folder, *options],
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr,
-            cwd=folder,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one thread
-            **user,  # type: ignore[call-overload]  # names and values as subprocess takes them
-        )
-        _wait_until_ready(server, programs, folder)
+        server = _start(programs, folder, *settings, **user)
         found = {"folder": str(folder), "pid": server.pid, "programs": str(programs)}
         state.with_suffix(".new").write_text(json.dumps(found), encoding="utf-8")
         state.with_suffix(".new").rename(state)
@@ -197,7 +182,98 @@ def _watch(run_folder: Path, programs: Path, *settings: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@dataclass
+class BreakableServer:
+    """A server of one test, which that test stops and starts again.
+
+    Attributes:
+        folder: of its socket and its data.
+    """
+
+    folder: Path
+    programs: Path
+    settings: tuple[str, ...] = ()
+    _process: subprocess.Popen[bytes] | None = None
+
+    def address(self, database: str = "postgres", user: str = SUPERUSER) -> str:
+        """See `PostgresServer.address`."""
+        return PostgresServer(str(self.folder), 0, "").address(database, user)
+
+    def take(self, folder: Path) -> None:
+        """Give a folder to the user of the server."""
+        _other_user(folder)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = _start(self.programs, self.folder, *self.settings, **_other_user(self.folder))
+
+    def stop(self) -> None:
+        """Stop it as `pg_ctl stop -m immediate` does: without a word to anybody."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+
+
+@contextmanager
+def breakable_server(programs: Path, *settings: str) -> Iterator[BreakableServer]:
+    """Make and start a server for one test, and remove it."""
+    folder = Path(tempfile.mkdtemp(prefix="bubbot-postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
+    server = BreakableServer(folder, programs, settings)
+    try:
+        _run([programs / "initdb", "-D", folder / "data", "-U", SUPERUSER, *_INIT], **_other_user(folder))
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def replica_of(primary: BreakableServer) -> Iterator[BreakableServer]:
+    """Make and start a replica of a server for one test, and remove it."""
+    folder = Path(tempfile.mkdtemp(prefix="bubbot-postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
+    server = BreakableServer(folder, primary.programs)
+    copy = ["-D", folder / "data", "-h", primary.folder, "-U", SUPERUSER, "-R", "-c", "fast", "--no-sync"]
+    try:
+        _run([primary.programs / "pg_basebackup", *copy], **_other_user(folder))
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 _INIT = ("-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions")
+
+
+def _other_user(folder: Path) -> dict[str, Any]:
+    """Give a folder to another user if this one is root; return the arguments for subprocess that make a process of that user."""
+    if os.geteuid() != 0:
+        return {}
+    other = pwd.getpwnam("nobody")
+    os.chown(folder, other.pw_uid, other.pw_gid)
+    return {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": ()}
+
+
+def _start(programs: Path, folder: Path, *settings: str, **user: Any) -> subprocess.Popen[bytes]:
+    """Start the server of a folder, and wait until it answers."""
+    wanted = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
+    options = [part for setting in wanted for part in ("-c", setting)]
+    server = subprocess.Popen(
+        [programs / "postgres", "-D", folder / "data", "-k", folder, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        cwd=folder,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - one thread
+        **user,
+    )
+    try:
+        _wait_until_ready(server, programs, folder)
+    except BaseException:
+        _end(server)
+        raise
+    return server
 
 
 def _die_with_parent() -> None:
@@ -205,7 +281,7 @@ def _die_with_parent() -> None:
 
 
 def _run(command: list[Any], **user: Any) -> None:
-    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True, cwd="/", **user)
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=True, cwd="/", **user)
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], programs: Path, folder: Path) -> None:

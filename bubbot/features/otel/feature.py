@@ -21,6 +21,7 @@ from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.health import Outage
 from bubbot.ports.model import CALL_HEADERS, ModelReply
+from bubbot.ports.store import OrdersEntries
 from bubbot.settings.channels import CHANNEL_KINDS
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import Kind
@@ -181,9 +182,8 @@ class OtelFeature:
 
     async def _begin(self) -> int:
         """Return the position to go on from; switched on just now, that is the present."""
-        position = await self._find_position()
-        if position is None:
-            entries = self._kernel.ordered_entries
+        position, entries = await self._find_position(), self._kernel.ordered_entries
+        if position is None or (entries is not None and await _is_of_another_store(entries, position)):
             position = await entries.newest_position() if entries else 0
             await self._tape.append([ExportBegan(position, self._kernel.new_id()).to_entry()])
         return position
@@ -194,7 +194,7 @@ class OtelFeature:
         sent = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=LabelsSent.EVENTS, newest=True, limit=1)
         ((first,), newest) = await self._tape.fetch([began, sent])
         position = ExportBegan.of(first).position
-        return max([position, *(LabelsSent.of(entry).position for entry in newest)]), first.date
+        return max([position, *(LabelsSent.of(entry).position for entry in newest if entry.id > first.id)]), first.date
 
     async def _read_key(self) -> bytes:
         """Return the key of the pseudonyms: that of the first time, so that they stay the same."""
@@ -287,3 +287,9 @@ def _require_packages(settings: OtelSettings) -> None:
             "[otel] endpoint is set, but the packages for traces are not installed: nothing is sent. "
             f"Install them with {format_install_command()} and start the bot again."
         )
+
+
+async def _is_of_another_store(entries: OrdersEntries, position: int) -> bool:
+    """Return true for a position from before the tapes were copied into this store, where positions are others."""
+    oldest = await entries.read_after(0, 1)
+    return bool(oldest) and (0 < position < oldest[0].position or position > await entries.newest_position())

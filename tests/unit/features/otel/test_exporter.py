@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from bubbot.app.bot import Bot, open_app
 from bubbot.features.otel import exporter
+from bubbot.features.otel.facts import OTEL_TAPE, TurnsExported
 from bubbot.features.otel.feature import OtelConfig
 from bubbot.features.otel.sender import parse_retry_after
 from bubbot.home import Home
@@ -82,6 +83,22 @@ async def test_it_begins_with_the_present_and_goes_on_where_it_was(tmp_path: Pat
             assert [name for name, _ in await facts(bot)] == ["otel/began", "otel/exported", "otel/exported"]
     assert inputs(taken) == ["one", "two"]
     assert all(count == 1 for count in taken.ids.values())
+
+
+async def test_after_a_move_from_another_store_it_begins_with_the_present(tmp_path: Path) -> None:
+    """The positions of a server are far above those of a file."""
+    async with receiver() as taken:
+        on = settings_for(tmp_path, endpoint=taken.url, content="full")
+        async with traced(on, tmp_path) as bot:
+            await say(bot, "one")
+            await written(bot, "otel/exported")
+            there = TurnsExported(position=3 << 50, turns=1, spans=1)
+            await bot.channel_factory.open_tape(OTEL_TAPE).append([there.to_entry()])
+        async with traced(on, tmp_path) as bot:
+            await say(bot, "two")
+            await written(bot, "otel/exported", 3)
+            assert [name for name, _ in await facts(bot)][-2:] == ["otel/began", "otel/exported"]
+    assert inputs(taken) == ["one", "two"]
 
 
 async def test_the_turns_of_an_imported_tape_are_those_of_another_bot(tmp_path: Path) -> None:

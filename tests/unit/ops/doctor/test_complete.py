@@ -24,6 +24,7 @@ TESTS = [
     *sorted((ROOT / "tests" / "unit" / "features").glob("*/test_checks.py")),
     *sorted((ROOT / "tests" / "e2e").glob("test_doctor*.py")),
     ROOT / "tests" / "e2e" / "test_disks.py",
+    ROOT / "tests" / "e2e" / "test_postgres.py",
     ROOT / "tests" / "e2e" / "test_systemd.py",
 ]
 PROMISED: set[str] = set()
@@ -159,9 +160,12 @@ NOT_RUN = {
     "server.commit": "changes the settings of the server",
     "server.encoding": "makes another database",
     "server.fsync": "changes the settings of the server",
+    "server.full": "shows what takes the room on the server, which a person has to choose from",
     "server.lost": "shows whether the server answers, and mends nothing itself",
     "server.old": "upgrades the server",
+    "server.pooler": "opens the settings",
     "server.replica": "opens the settings; the primary is elsewhere",
+    "server.rights": "needs the owner of the database",
     "server.role": "needs a role that may grant others",
     "server.unusable": "opens the settings",
     "store.unusable": "names the store; the package that offers it is somebody else's",
