@@ -193,10 +193,10 @@ class TestChanges:
         """The catalogue's look says that it is unchanged; what is read has another digest."""
         async with skill_bench(tmp_path / "home", Played(OPEN, says("off"))) as bench:
             await bench.add(write_skill(tmp_path), mine=True)
-            looked = SkillLibrary.look
+            looked, kept = SkillLibrary.look, dict[Path, object]()
 
             def look(self: SkillLibrary, folder: Path) -> object:
-                found = looked(self, folder)
+                found = kept[folder] = kept.get(folder) or looked(self, folder)
                 (folder / "SKILL.md").write_text("---\nname: pdf-forms\ndescription: d\n---\nCALL evil")
                 return found
 
