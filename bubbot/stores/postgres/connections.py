@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
@@ -18,7 +20,8 @@ from psycopg.types.string import StrDumperUnknown
 
 from bubbot.errors import BubbotError, ConfigError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.stores.names import RowsOfStatement
-from bubbot.stores.postgres.schema import APP_ROLE, OLDEST_SERVER, SCHEMA, Connection
+from bubbot.stores.postgres.policies import ENTER_SCHEMA
+from bubbot.stores.postgres.schema import APP_ROLE, OLDEST_SERVER, SCHEMA, Connection, find_schema, role_of
 
 CONNECT_SECONDS = 10
 """Seconds after which an attempt to reach the server fails."""
@@ -76,6 +79,23 @@ class ServerAddress:
             **{name: value for name, value in parameters.items() if value is not None},
         }
 
+    def for_role(self, role: str) -> ServerAddress:
+        """Return the same database for another role, whose password is not known."""
+        address = copy(self)
+        kept = {name: value for name, value in self.parameters.items() if name not in ("password", "passfile")}
+        address.parameters = {**kept, "user": role}
+        return address
+
+    @property
+    def url(self) -> str:
+        """The address as settings have it, without a password."""
+        known = {name: str(self.parameters.get(name) or "") for name in ("user", "host", "port", "dbname")}
+        host, port, folder = known["host"], known["port"], ""
+        if host.startswith("/"):  # of the socket
+            host, folder = "", f"?host={quote(host, safe='/')}"
+        user = f"{quote(known['user'], safe='')}@" if known["user"] else ""
+        return f"postgresql://{user}{host}{f':{port}' if port else ''}/{quote(known['dbname'], safe='')}{folder}"
+
     def __repr__(self) -> str:
         return f"ServerAddress({self})"
 
@@ -118,7 +138,7 @@ def connect(address: ServerAddress, *, readonly: bool) -> Connection:
 def session_statements(*, readonly: bool, role: str = "") -> list[sql.SQL | sql.Composed]:
     """Return what every connection begins with; `role`: to go on as."""
     statements: list[sql.SQL | sql.Composed] = [
-        sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(SCHEMA)),
+        sql.SQL(ENTER_SCHEMA),
         sql.SQL("SET client_encoding = 'UTF8'"),
         sql.SQL("SET default_transaction_read_only = {}").format(sql.SQL("on" if readonly else "off")),
     ]
@@ -191,21 +211,23 @@ def check_server(conn: Connection, *, readonly: bool) -> None:
 
 def working_role(conn: Connection, *, readonly: bool) -> str:
     """Return the role to go on as; empty for the one that connected. Raise `StoreUnavailable` if it lacks rights."""
+    schema = find_schema(conn)
+    working = role_of(schema)
     row = conn.execute(
         "SELECT current_user <> %(app)s AND EXISTS (SELECT FROM pg_roles WHERE rolname = %(app)s) "
         "AND pg_has_role((SELECT oid FROM pg_roles WHERE rolname = %(app)s), 'MEMBER')",
-        {"app": APP_ROLE},
+        {"app": working},
     ).fetchone()
-    role = APP_ROLE if row is not None and row[0] else ""
+    role = working if row is not None and row[0] else ""
     right = "SELECT" if readonly else "INSERT"
     row = conn.execute(
-        f"SELECT has_table_privilege(%s, '{SCHEMA}.entries', %s) AND has_schema_privilege(%s, '{SCHEMA}', 'USAGE')",
-        (role or conn.info.user, right, role or conn.info.user),
+        "SELECT has_table_privilege(%s, quote_ident(%s) || '.entries', %s) AND has_schema_privilege(%s, %s, 'USAGE')",
+        (role or conn.info.user, schema, right, role or conn.info.user, schema),
     ).fetchone()
     if row is None or not row[0]:
         raise StoreUnavailable(
             f"the role {role or conn.info.user} may not {'read' if readonly else 'write'} the tapes: as the owner, "
-            f"`GRANT {APP_ROLE} TO {conn.info.user}`"
+            f"`GRANT {working} TO {conn.info.user}`"
         )
     return role
 

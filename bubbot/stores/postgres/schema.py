@@ -22,8 +22,14 @@ from psycopg import sql
 from psycopg.rows import TupleRow
 
 from bubbot.errors import StoreTooNew, StoreUnavailable, TapeCorrupt
+from bubbot.stores.postgres.policies import (
+    SELECT_SCHEMA,
+    list_unprotected_tables,
+    protect_table,
+)
 
 SCHEMA = "bubbot"
+"""The schema of the tables; that of a tenant is named after the tenant's role."""
 APP_ROLE = "bubbot_app"
 """The role of a running bot: it can change no history."""
 OLDEST_SERVER = 15
@@ -335,7 +341,7 @@ BEGIN
     ELSE
         PERFORM pg_advisory_xact_lock_shared(hashtextextended('bubbot:' || current_schema(), 0));
         PERFORM pg_advisory_xact_lock(lock) FROM (
-            SELECT DISTINCT hashtextextended(asked, 1) AS lock FROM unnest(names) AS asked ORDER BY 1
+            SELECT DISTINCT hashtextextended(current_schema() || ':' || asked, 1) AS lock FROM unnest(names) AS asked ORDER BY 1
         ) AS locks;
     END IF;
     INSERT INTO tapes (name) SELECT DISTINCT asked COLLATE "C" FROM unnest(names) AS asked
@@ -376,11 +382,11 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     DELETE FROM blob_pieces WHERE tape = (SELECT tape FROM tapes WHERE name = tape_name) AND digest = ANY (digests);
     DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = tape_name) AND digest = ANY (digests);
 $$;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {SCHEMA} FROM PUBLIC;
+DO $$ BEGIN EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA %I FROM PUBLIC', current_schema()); END $$;
 -- So that they work for replication and for `session_replication_role`, too.
 DO $$ DECLARE each record; BEGIN
     FOR each IN SELECT tgname, tgrelid::regclass AS owner FROM pg_trigger
-        JOIN pg_class ON pg_class.oid = tgrelid WHERE relnamespace = '{SCHEMA}'::regnamespace AND NOT tgisinternal
+        JOIN pg_class ON pg_class.oid = tgrelid WHERE relnamespace = current_schema()::regnamespace AND NOT tgisinternal
     LOOP EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', each.owner, each.tgname); END LOOP;
 END $$;
 """
@@ -388,15 +394,16 @@ END $$;
 MIGRATIONS = (_FIRST,)
 """Migration N takes a database from version N - 1 to N; never edit a released one."""
 
-_RIGHTS = f"""
-GRANT USAGE ON SCHEMA {SCHEMA} TO {APP_ROLE};
-GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {APP_ROLE};
-GRANT INSERT ON entries, blobs, blob_pieces, entry_words TO {APP_ROLE};
-GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers TO {APP_ROLE};
-GRANT INSERT, UPDATE ON leases TO {APP_ROLE};
-GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {APP_ROLE};
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {SCHEMA} TO {APP_ROLE};
+_RIGHTS = """
+GRANT USAGE ON SCHEMA {schema} TO {role};
+GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role};
+GRANT INSERT ON entries, blobs, blob_pieces, entry_words TO {role};
+GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers TO {role};
+GRANT INSERT, UPDATE ON leases TO {role};
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};
 """
+_ROW_SECURITY = "row security of "
 _COMMENT = "bubbot"
 """The comment on the schema, which tells it from one of another program."""
 _TRIGGER = re.compile(
@@ -412,25 +419,39 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('bubbot:migrate', 0))"
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 
 
+def find_schema(conn: Connection) -> str:
+    """Return the schema of a connection: the one named after its role if the role is a tenant's or an auditor's."""
+    row = conn.execute(SELECT_SCHEMA).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def role_of(schema: str) -> str:
+    """Return the role that works in a schema: a tenant has a role of the same name."""
+    return APP_ROLE if schema == SCHEMA else schema
+
+
 def check_version(conn: Connection) -> int:
     """Return the version of the schema; 0 if there is none.
 
     Raise `StoreTooNew`, or `StoreUnavailable` if the schema belongs to another program.
     """
+    schema = find_schema(conn)
     found = conn.execute(
-        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", (SCHEMA,)
+        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", (schema,)
     ).fetchone()
     if found is None:
         return 0
     if found[0] != _COMMENT:
         raise StoreUnavailable(
-            f"the schema {SCHEMA} of this database belongs to another program: name another database in [store] url"
+            f"the schema {schema} of this database belongs to another program: name another database in [store] url"
         )
     try:
-        version = conn.execute(f"SELECT coalesce(max(version), 0) FROM {SCHEMA}.migrations").fetchone()
+        statement = sql.SQL("SELECT coalesce(max(version), 0) FROM {}.migrations").format(sql.Identifier(schema))
+        version = conn.execute(statement).fetchone()
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreUnavailable(
-            f"the role may not read the schema {SCHEMA}: as the owner, `GRANT {APP_ROLE} TO` it"
+            f"the role may not read the schema {schema}: as the owner, `GRANT {role_of(schema)} TO` it"
         ) from error
     newest = 0 if version is None else int(version[0])
     if newest > len(MIGRATIONS):
@@ -454,23 +475,28 @@ def migrate(conn: Connection, *, now: str) -> None:
             version = check_version(conn)  # another process may have been faster
             if version == len(MIGRATIONS):
                 return
+            schema = sql.Identifier(name := find_schema(conn))
             if version == 0:
-                conn.execute(f"CREATE SCHEMA {SCHEMA}")
-                conn.execute(
-                    sql.SQL("COMMENT ON SCHEMA {} IS {}").format(sql.Identifier(SCHEMA), sql.Literal(_COMMENT))
-                )
-            conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
+                create_schema(conn, name)
+            conn.execute(sql.SQL("SET LOCAL search_path = {}, pg_temp").format(schema))
             for number, script in enumerate(MIGRATIONS[version:], version + 1):
                 conn.execute(script.encode())
                 conn.execute("INSERT INTO migrations (version, applied) VALUES (%s, %s)", (number, now))
             if version == 0:
                 _index_parts(conn)
-            _give_rights(conn)
+            give_rights(conn, name)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreUnavailable(
             f"the role {conn.info.user} may not make bubbot's tables ({error.diag.message_primary}): start once with the "
             f"address of the database's owner, or `GRANT CREATE ON DATABASE {conn.info.dbname} TO {conn.info.user}`"
         ) from error
+
+
+def create_schema(conn: Connection, schema: str) -> None:
+    """Create an empty schema that is told from one of another program by its comment."""
+    name = sql.Identifier(schema)
+    conn.execute(sql.SQL("CREATE SCHEMA {}").format(name))
+    conn.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(name, sql.Literal(_COMMENT)))
 
 
 def _index_parts(conn: Connection) -> None:
@@ -480,8 +506,12 @@ def _index_parts(conn: Connection) -> None:
         conn.execute("CREATE INDEX entry_words_parts ON entry_words USING gin (folded public.gin_trgm_ops)")
 
 
-def _give_rights(conn: Connection) -> None:
+def give_rights(conn: Connection, schema: str) -> None:
     """Make the bot's role if this role may, and give it its rights. Without it the triggers still guard history."""
+    rights = sql.SQL(_RIGHTS).format(schema=sql.Identifier(schema), role=sql.Identifier(role_of(schema)))
+    if schema != SCHEMA:  # its role is there, and nobody else takes part
+        conn.execute(rights)
+        return
     if conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (APP_ROLE,)).fetchone() is None:
         try:
             with conn.transaction():
@@ -490,7 +520,7 @@ def _give_rights(conn: Connection) -> None:
             return
         except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
             pass  # for another database of the server, at the same moment
-    conn.execute(_RIGHTS.encode())
+    conn.execute(rights)
     with suppress(psycopg.errors.InsufficientPrivilege), conn.transaction():
         conn.execute(f"GRANT {APP_ROLE} TO CURRENT_USER")
 
@@ -519,18 +549,18 @@ def _expected_functions() -> Mapping[str, str]:
 
 
 def wrong_guards(conn: Connection) -> tuple[str, ...]:
-    """Return the names of triggers and functions that are missing, changed, disabled, or not ours; empty for none."""
+    """Return the names of triggers, functions and row security that are missing, changed, disabled, or not ours; empty for none."""
     triggers = {
         name: ((table, function, kind) if enabled == "A" and is_plain else ("", "", 0))
         for name, table, function, kind, enabled, is_plain in conn.execute(
             "SELECT tgname::text, relname::text, proname::text, tgtype::int, tgenabled::text, tgqual IS NULL FROM pg_trigger "
             "JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid "
-            f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND NOT tgisinternal"
+            "WHERE relnamespace = current_schema()::regnamespace AND NOT tgisinternal"
         )
     }
     functions: dict[str, str] = dict(
         conn.execute(
-            f"SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = '{SCHEMA}'::regnamespace"
+            "SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
         ).fetchall()
     )
     wrong = {
@@ -543,7 +573,7 @@ def wrong_guards(conn: Connection) -> tuple[str, ...]:
         for name in functions.keys() | _expected_functions().keys()
         if functions.get(name) != _expected_functions().get(name)
     }
-    return tuple(sorted(wrong))
+    return tuple(sorted(wrong | {f"{_ROW_SECURITY}{table}" for table in list_unprotected_tables(conn)}))
 
 
 def missing_indexes(conn: Connection) -> tuple[str, ...]:
@@ -551,7 +581,7 @@ def missing_indexes(conn: Connection) -> tuple[str, ...]:
     expected = {each["name"] for script in MIGRATIONS for each in _INDEX.finditer(script)}
     rows = conn.execute(
         "SELECT relname::text FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid "
-        f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND indisvalid AND indisready"
+        "WHERE relnamespace = current_schema()::regnamespace AND indisvalid AND indisready"
     )
     return tuple(sorted(expected - {name for (name,) in rows}))
 
@@ -560,7 +590,6 @@ def restore_indexes(conn: Connection) -> tuple[str, ...]:
     """Build missing indexes in one transaction, as the owner; return their names."""
     with conn.transaction():
         missing = missing_indexes(conn)
-        conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
         for name in missing:
             conn.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(name)))
             conn.execute(_creation(_INDEX, name).encode())
@@ -582,9 +611,10 @@ def restore_guards(conn: Connection) -> tuple[str, ...]:
         wrong = wrong_guards(conn)
         if not wrong:
             return ()
-        conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
         for name in wrong:
-            if name.endswith("()") and name[:-2] in _expected_functions():
+            if name.startswith(_ROW_SECURITY):
+                protect_table(conn, name.removeprefix(_ROW_SECURITY))
+            elif name.endswith("()") and name[:-2] in _expected_functions():
                 conn.execute(
                     _creation(_FUNCTION, name[:-2]).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").encode()
                 )
@@ -596,7 +626,7 @@ def restore_guards(conn: Connection) -> tuple[str, ...]:
 def _restore_trigger(conn: Connection, name: str) -> None:
     tables = conn.execute(
         "SELECT relname::text FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
-        f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND tgname = %s",
+        "WHERE relnamespace = current_schema()::regnamespace AND tgname = %s",
         (name,),
     )
     for (table,) in tables.fetchall():
