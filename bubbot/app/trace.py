@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hmac import compare_digest
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+from bubbot.app.auditors import AuditedPages, ServerAuditors
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.panels import load_panels, open_boundary
 from bubbot.app.stores import find_workspace, open_home_store, unused_clock
@@ -20,10 +22,12 @@ from bubbot.features.trace.pages import SubmitForm, TracePages
 from bubbot.features.trace.tokens import TraceTokens, forget_key, read_key
 from bubbot.home import Home
 from bubbot.ports.channel import Role
+from bubbot.ports.pages import Pages
 from bubbot.server.pages import Admission, AdmitViewer, PagesAddress
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import TraceSettings
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
+from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 
 
@@ -35,7 +39,7 @@ class OpenTrace:
         auditors: knows who may see which sessions.
     """
 
-    pages: TracePages
+    pages: Pages
     auditors: AuditorDirectory
 
 
@@ -49,19 +53,28 @@ async def open_trace(settings: Settings, home: Home, submit: SubmitForm | None =
     store = await open_home_store(settings.store, home, now=unused_clock, readonly=True)
     try:
         workspace = await find_workspace(store, home)
-        installed = load_features()
-        panels = load_panels(settings, installed)
-
-        def open_reader(viewer: Viewer) -> TapeBoundary:
-            return open_boundary(store, viewer, workspace, panels, installed)
-
-        texts, zone = Texts(settings.bot.language), ZoneInfo(settings.bot.timezone)
-        pages = TracePages(
-            open_reader, load_strategies(), texts=texts, zone=zone, now=now, panels=panels, submit=submit
-        )
-        yield OpenTrace(pages, AuditorDirectory(tape_service(store, ACCESS_TAPE)))
+        make_pages = partial(_make_pages, settings, workspace, submit)
+        pages: Pages = make_pages(store)
+        async with AsyncExitStack() as stack:
+            if settings.store.audit_url is not None:
+                auditors = ServerAuditors(settings.store.audit_url.get_secret_value(), make_pages)
+                stack.push_async_callback(auditors.aclose)
+                pages = AuditedPages(pages, auditors.find)
+            yield OpenTrace(pages, AuditorDirectory(tape_service(store, ACCESS_TAPE)))
     finally:
         await store.aclose()
+
+
+def _make_pages(settings: Settings, workspace: str, submit: SubmitForm | None, store: TapeStore) -> TracePages:
+    """Make the pages over a store that is open for reading."""
+    installed = load_features()
+    panels = load_panels(settings, installed)
+
+    def open_reader(viewer: Viewer) -> TapeBoundary:
+        return open_boundary(store, viewer, workspace, panels, installed)
+
+    texts, zone = Texts(settings.bot.language), ZoneInfo(settings.bot.timezone)
+    return TracePages(open_reader, load_strategies(), texts=texts, zone=zone, now=now, panels=panels, submit=submit)
 
 
 def trace_tokens(home: Home) -> TraceTokens:

@@ -71,6 +71,12 @@ class StoreSettings(SettingsSection):
         description="A database on a PostgreSQL server; unset: SQLite, in the home. It needs the extra `postgres`.",
         examples=["postgresql://bubbot@localhost/bubbot"],
     )
+    audit_url: Secret = Field(
+        default=None,
+        description="The address, on the same server, with which the trace page reads for auditors: `bubbot store add-auditor` "
+        "makes it. Unset: with the bot's own rights.",
+        examples=["postgresql://bubbot_audit@localhost/bubbot"],
+    )
     kind: Name = Field(
         default=SQLITE_STORE, description="`sqlite`, or the name of a store that an installed package offers."
     )
@@ -87,6 +93,10 @@ class StoreSettings(SettingsSection):
     def _take_url(cls, values: Any) -> Any:
         """Let an address say which store it is."""
         if not isinstance(values, Mapping) or not values.get("url"):
+            if isinstance(values, Mapping) and values.get("audit_url"):
+                raise ValueError(
+                    "audit_url is for a PostgreSQL server, and url names none: set url, or leave audit_url out"
+                )
             return values
         if values.get("kind", SQLITE_STORE) not in (SQLITE_STORE, POSTGRES_STORE):
             raise ValueError(

@@ -56,7 +56,10 @@ def drop_conditions(statement: str) -> str:
 
 
 def test_conditions_are_dropped() -> None:
-    assert drop_conditions("SELECT a FROM b WHERE c = %s ORDER BY d") == "SELECT a FROM b WHERE ( c = %s ) OR true ORDER BY d"
+    assert (
+        drop_conditions("SELECT a FROM b WHERE c = %s ORDER BY d")
+        == "SELECT a FROM b WHERE ( c = %s ) OR true ORDER BY d"
+    )
     inner = "SELECT (SELECT x FROM y WHERE z = 1) FROM b WHERE c IN (SELECT d FROM e WHERE f) LIMIT 1"
     assert drop_conditions(inner) == (
         "SELECT (SELECT x FROM y WHERE ( z = 1) OR true ) FROM b WHERE ( c IN (SELECT d FROM e WHERE ( f) OR true ) ) OR true LIMIT 1"
@@ -173,7 +176,7 @@ async def attempt(work: Any) -> str:
     try:
         async with asyncio.timeout(5):
             return repr(await work)
-    except Exception as error:  # answers that make no sense break assertions, too
+    except Exception as error:  # noqa: BLE001 - answers that make no sense break assertions, too
         return f"{type(error).__name__}: {error}"
 
 
@@ -189,9 +192,12 @@ async def test_a_tenant_is_a_store_like_any_other(database: str) -> None:
         assert (audit.triggers, audit.indexes) == ((), ())
     with superuser(database) as conn:
         enter_tenant(conn, A)
-        assert {table for (table,) in conn.execute(
-            "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
-        )} == set(TABLES)
+        assert {
+            table
+            for (table,) in conn.execute(
+                "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+            )
+        } == set(TABLES)
         plan = conn.execute(
             f"SET enable_seqscan = off; SET ROLE bubbot_{A}; EXPLAIN SELECT id FROM entry_words WHERE words @@ 'x'::tsquery"
         )
@@ -301,7 +307,9 @@ async def test_a_tenant_that_names_another_ones_tables_and_functions_is_refused(
                 with pytest.raises(psycopg.Error) as refused:
                     conn.execute(door.encode())
                 words = str(refused.value)
-                assert re.search("permission denied|must (be|have)|no privileges|does not exist", words), f"{door}: {words}"
+                assert re.search("permission denied|must (be|have)|no privileges|does not exist", words), (
+                    f"{door}: {words}"
+                )
     assert len(doors) > 140
     assert rows_of(B, database) == before
 
@@ -315,7 +323,9 @@ async def test_the_owner_of_all_tenants_sees_the_rows_of_the_one_that_is_set(dat
             assert shown == {table: is_shown and table != "writers" for table in TABLES}
         conn.execute("SELECT set_config('bubbot.tenant', %s, false)", (A,))
         for table in ("writers", "leases", "deployment", "forks"):
-            rows = f"INSERT INTO bubbot_{B}.{table} SELECT * FROM (VALUES ('x', {'NULL' if table == 'forks' else 1})) AS x"
+            rows = (
+                f"INSERT INTO bubbot_{B}.{table} SELECT * FROM (VALUES ('x', {'NULL' if table == 'forks' else 1})) AS x"
+            )
             if table == "deployment":
                 rows = f"INSERT INTO bubbot_{B}.deployment VALUES ('x', 'y')"
             if table == "forks":
@@ -342,7 +352,9 @@ async def test_a_table_whose_rows_are_not_guarded_is_written_by_nobody_until_it_
         enter_tenant(conn, A)
         assert wrong_guards(conn) == ()
         conn.execute(change.encode())
-        table = {"ALTER POLICY words ON entry_words TO PUBLIC": "entry_words", "CREATE TABLE more ()": "more"}.get(change, "entries")
+        table = {"ALTER POLICY words ON entry_words TO PUBLIC": "entry_words", "CREATE TABLE more ()": "more"}.get(
+            change, "entries"
+        )
         assert wrong_guards(conn) == (f"row security of {table}",)
         with pytest.raises(TapeCorrupt, match=f"row security of {table} missing or changed"):
             await open_store(address_of(A, database), salt=CountingSalt(), now=SteppingClock())

@@ -62,10 +62,12 @@ class ServerAddress:
 
     Attributes:
         parameters: what the driver gets.
+        auditor: whose granted tapes are read, such as `telegram:42`; empty for a reader who is no auditor.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, auditor: str = "") -> None:
         """Read an address. Raise `ConfigError`."""
+        self.auditor = auditor
         try:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
@@ -127,7 +129,7 @@ def connect(address: ServerAddress, *, readonly: bool) -> Connection:
     try:
         adapt(conn)
         with translated_errors():
-            for statement in session_statements(readonly=readonly):
+            for statement in session_statements(readonly=readonly, auditor=address.auditor):
                 conn.execute(statement)
     except BaseException:
         conn.close()
@@ -135,8 +137,8 @@ def connect(address: ServerAddress, *, readonly: bool) -> Connection:
     return conn
 
 
-def session_statements(*, readonly: bool, role: str = "") -> list[sql.SQL | sql.Composed]:
-    """Return what every connection begins with; `role`: to go on as."""
+def session_statements(*, readonly: bool, role: str = "", auditor: str = "") -> list[sql.SQL | sql.Composed]:
+    """Return what every connection begins with; `role`: to go on as; `auditor`: see `ServerAddress`."""
     statements: list[sql.SQL | sql.Composed] = [
         sql.SQL(ENTER_SCHEMA),
         sql.SQL("SET client_encoding = 'UTF8'"),
@@ -148,6 +150,8 @@ def session_statements(*, readonly: bool, role: str = "") -> list[sql.SQL | sql.
                 "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
             )
         )
+    if auditor:
+        statements.append(sql.SQL("SELECT set_config('bubbot.auditor', {}, false)").format(sql.Literal(auditor)))
     if role:
         statements.append(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
     return statements

@@ -26,6 +26,8 @@ SELECT set_config('search_path', quote_ident(name) || ', pg_temp', false),
 FROM ({SELECT_SCHEMA}) AS schema
 """
 """Begin a connection: find its schema, and say whose rows it wants."""
+AUDIT_SUFFIX = "_audit"
+"""The end of the names of schemas and roles of auditors."""
 TENANT_POLICY, WORDS_POLICY = "tenant", "words"
 WORDS_TABLE = "entry_words"
 """The table that search reads. An index on words is used only without a condition on the setting, which the planner would
@@ -69,9 +71,7 @@ def protect_table(conn: psycopg.Connection[TupleRow], table: str) -> None:
         conn.execute(sql.SQL("DROP POLICY {} ON {}").format(sql.Identifier(policy), name))
     conn.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY").format(name))
     condition = sql.SQL("current_setting('bubbot.tenant', true) = {}").format(sql.Literal(tenant))
-    conn.execute(
-        sql.SQL("CREATE POLICY {} ON {} USING ({})").format(sql.Identifier(TENANT_POLICY), name, condition)
-    )
+    conn.execute(sql.SQL("CREATE POLICY {} ON {} USING ({})").format(sql.Identifier(TENANT_POLICY), name, condition))
     if table == WORDS_TABLE:
         conn.execute(
             sql.SQL("CREATE POLICY {} ON {} FOR SELECT TO {} USING (true)").format(

@@ -44,10 +44,12 @@ from bubbot.stores.postgres.connections import (
     unreachable,
     working_role,
 )
+from bubbot.stores.postgres.policies import AUDIT_SUFFIX
 from bubbot.stores.postgres.reading import find_entries
 from bubbot.stores.postgres.schema import (
     Connection,
     check_version,
+    find_schema,
     migrate,
     refuse_unguarded,
 )
@@ -168,7 +170,7 @@ class PostgresStore:
     async def _begin_session(self, conn: psycopg.AsyncConnection[TupleRow], *, readonly: bool) -> None:
         adapt(conn)
         async with conn.pipeline():
-            for statement in session_statements(readonly=readonly, role=self._role):
+            for statement in session_statements(readonly=readonly, role=self._role, auditor=self.address.auditor):
                 await conn.execute(statement)
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
@@ -488,9 +490,15 @@ async def open_store(url: str, *, salt: Salt, now: Clock, room_retry: float | No
     return store
 
 
-async def open_readonly(url: str, keep: int = 0) -> PostgresStore:
-    """Open the database for reading; keep some entries that were read. Raise `StoreUnavailable` if it holds nothing."""
-    address = ServerAddress(url)
+async def open_readonly(url: str, keep: int = 0, *, auditor: str = "") -> PostgresStore:
+    """Open the database for reading. Raise `StoreUnavailable` if it holds nothing.
+
+    Args:
+        url: of the database.
+        keep: entries that were read and stay in memory.
+        auditor: shows the tapes that this auditor was granted, through the views of auditors; empty for all tapes.
+    """
+    address = ServerAddress(url, auditor)
     role = await asyncio.to_thread(_check_readable, address)
     decode = RowDecoder(keep).decode if keep else from_row
     store = PostgresStore(address, role, bytes, readonly=True, room_retry=None, decode=decode)
@@ -512,6 +520,10 @@ def _prepare(address: ServerAddress, now: str) -> str:
 def _check_readable(address: ServerAddress) -> str:
     with translated_errors(), closing(connect(address, readonly=True)) as conn:
         check_server(conn, readonly=True)
+        if address.auditor and not find_schema(conn).endswith(AUDIT_SUFFIX):
+            raise StoreUnavailable(
+                f"the role {conn.info.user} is not that of auditors: `bubbot store add-auditor` makes one and says its address"
+            )
         if check_version(conn) == 0:
             raise StoreUnavailable("the database holds nothing yet: talk to the bot once with bubbot chat")
         return working_role(conn, readonly=True)
