@@ -8,12 +8,12 @@ from typing import TypeAlias
 
 from bubbot.app.installed import load_features
 from bubbot.app.panels import load_panels
-from bubbot.errors import BubbotError, ConfigError
+from bubbot.errors import AccessError, BubbotError, ConfigError
 from bubbot.features.access.facts import AccessRevoked, Audit
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, Pages
 from bubbot.settings.loader import Settings
-from bubbot.tape.boundary import SharedTape, Viewer
+from bubbot.tape.boundary import SharedTape
 from bubbot.tape.store import TapeStore
 
 MakePages: TypeAlias = Callable[[TapeStore], Pages]
@@ -21,11 +21,11 @@ MakePages: TypeAlias = Callable[[TapeStore], Pages]
 
 
 class AuditedPages:
-    """The pages of the owner, and for each auditor other ones. See `Pages`."""
+    """The pages of the owner, and for auditors what else answers them. See `Pages`."""
 
-    def __init__(self, pages: Pages, find: Callable[[Viewer], Awaitable[Pages]]) -> None:
-        """Set the pages of the owner, and how those of an auditor are found."""
-        self._pages, self._find = pages, find
+    def __init__(self, pages: Pages, answer_auditor: Callable[[PageRequest], Awaitable[PageAnswer]]) -> None:
+        """Set the pages of the owner, and what answers an auditor."""
+        self._pages, self._answer_auditor = pages, answer_auditor
 
     def find_asset(self, name: str) -> PageAnswer | None:
         """See `Pages`."""
@@ -41,8 +41,11 @@ class AuditedPages:
 
     async def answer(self, request: PageRequest) -> PageAnswer:
         """See `Pages`."""
-        pages = self._pages if request.viewer.sees_all else await self._find(request.viewer)
-        return await pages.answer(request)
+        if request.viewer.sees_all:
+            return await self._pages.answer(request)
+        if request.form is not None:
+            raise AccessError(f"{request.viewer.name} may look, and only an owner may send a form")
+        return await self._answer_auditor(request)
 
 
 class ServerAuditors:
@@ -54,15 +57,16 @@ class ServerAuditors:
         self._opened: dict[str, tuple[TapeStore, Pages]] = {}
         self._lock = asyncio.Lock()
 
-    async def find(self, viewer: Viewer) -> Pages:
-        """Return the pages of an auditor. Raise `StoreError` if the server or the role is unusable."""
+    async def answer(self, request: PageRequest) -> PageAnswer:
+        """Answer an auditor; see `Pages.answer`. Raise `StoreError` if the server or the role is unusable."""
         from bubbot.stores.postgres.store import open_readonly  # few homes have a server
 
+        name = request.viewer.name
         async with self._lock:
-            if viewer.name not in self._opened:
-                store = await open_readonly(self._url, auditor=viewer.name)
-                self._opened[viewer.name] = store, self._make_pages(store)
-            return self._opened[viewer.name][1]
+            if name not in self._opened:
+                store = await open_readonly(self._url, auditor=name)
+                self._opened[name] = store, self._make_pages(store)
+        return await self._opened[name][1].answer(request)
 
     async def aclose(self) -> None:
         """Close the connections."""

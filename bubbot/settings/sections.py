@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -260,6 +260,11 @@ class TraceSettings(SettingsSection):
     host: Name = Field(default="127.0.0.1", description="The address to listen on.")
     port: OptionalWhole = Field(
         default=None, ge=0, le=65535, description="The port to listen on; 0 for any that is free.", examples=[8766]
+    )
+    sandbox: Literal["auto", "bwrap", "landlock", "none"] = Field(
+        default="auto",
+        description="What the pages of auditors run in, with a database of the granted tapes: `auto` (bubblewrap if it works, "
+        "else Landlock, else they are refused), `bwrap`, `landlock`, or `none` for the process of the bot. Not with `audit_url`.",
     )
     hosts: Names = Field(
         default=[], description="Names by which browsers reach the page, besides `host`, localhost and IP addresses."

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from bubbot.features.access.results import AccessRight
 from bubbot.features.access.state import AccountKey
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, Respond, SpaceRules
-from bubbot.ports.access import NO_LISTED_PEOPLE
+from bubbot.ports.access import NO_LISTED_PEOPLE, KnowsPeople, ListedPeople, MayRead
 from bubbot.ports.channel import TERMINAL_CHANNEL, Inbound, Role, Sender
 from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.tape.boundary import OWNER, Viewer
 from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.query import TapeQuery
-
-if TYPE_CHECKING:
-    from bubbot.features.access.service import AccessService
 
 RECEIVED = "inbox/received"
 MAX_MESSAGES_READ = 2_000
@@ -74,8 +70,26 @@ def find_chats(messages: Iterable[TapeEntry], named: Iterable[str]) -> Mapping[s
 class AccessMatrix:
     """Asks for each person and each chat what the bot would ask."""
 
-    def __init__(self, access: AccessService, chats: Mapping[str, KnownChat]) -> None:
-        self._access, self._chats = access, chats
+    def __init__(
+        self,
+        access: KnowsPeople,
+        configured: Mapping[str, ListedPeople],
+        chats: Mapping[str, KnownChat],
+        *,
+        may_read: MayRead,
+        audited_sessions: Callable[[AccountKey], frozenset[str]],
+    ) -> None:
+        """Set who is asked.
+
+        Args:
+            access: knows roles and groups, as for the gate.
+            configured: the lists of the configuration, by channel.
+            chats: by session.
+            may_read: knows which chat may read which.
+            audited_sessions: returns what an auditor may see.
+        """
+        self._access, self._configured, self._chats = access, configured, chats
+        self._may_read, self._audited_sessions = may_read, audited_sessions
         self._policies: dict[str, AdmissionPolicy] = {}
 
     def list_rights(self, people: Mapping[AccountKey, str]) -> Iterator[AccessRight]:
@@ -85,7 +99,7 @@ class AccessMatrix:
             viewer = self._viewer(account)
             role = self._access.role(*account)
             for session in self._chats:
-                through = tuple(sorted(reader for reader in spoken if self._access.may_read(reader, session)))
+                through = tuple(sorted(reader for reader in spoken if self._may_read(reader, session)))
                 is_here = session in spoken
                 right = AccessRight(
                     person=":".join(filter(None, account)),
@@ -106,7 +120,7 @@ class AccessMatrix:
         """Return what the trace page takes somebody for."""
         if self._access.role(*account).at_least(Role.OWNER):
             return OWNER
-        return Viewer("", self._access.state.audited_sessions(account))
+        return Viewer("", self._audited_sessions(account))
 
     def _may_speak(self, account: AccountKey, chat: KnownChat) -> bool:
         """Ask the gate about a message of this person in this chat that is addressed to the bot."""
@@ -130,7 +144,7 @@ class AccessMatrix:
 
     def _policy(self, channel: str) -> AdmissionPolicy:
         if channel not in self._policies:
-            listed = self._access.configured.get(channel, NO_LISTED_PEOPLE)
+            listed = self._configured.get(channel, NO_LISTED_PEOPLE)
             settings = AdmissionSettings(
                 listed.owners,
                 listed.admins,

@@ -544,7 +544,10 @@ class AccessService:
         )
         found = await self._tape.fetch(queries_of_chats(channels))
         chats = find_chats((entry for entries in found for entry in entries), named)
-        return [*AccessMatrix(self, chats).list_rights(dict(sorted(accounts.items())))]
+        matrix = AccessMatrix(
+            self, self._configured, chats, may_read=self.may_read, audited_sessions=state.audited_sessions
+        )
+        return [*matrix.list_rights(dict(sorted(accounts.items())))]
 
     @command(
         "access grant-audit <auditor> <session>",

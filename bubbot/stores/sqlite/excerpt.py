@@ -50,7 +50,7 @@ def write_excerpt(
     """
     made = target.with_name(f".{target.name}.new")
     made.unlink(missing_ok=True)
-    with translated_errors(source), closing(sqlite3.connect(made, isolation_level=None, uri=True)) as conn:
+    with translated_errors(), closing(sqlite3.connect(made, isolation_level=None, uri=True)) as conn:
         conn.execute("PRAGMA synchronous = OFF")  # it is made again if it is lost
         conn.execute("PRAGMA foreign_keys = OFF")
         migrate(conn, now=now)
@@ -68,7 +68,8 @@ def write_excerpt(
         )
         for name, ids in part.items():
             conn.executemany(
-                "INSERT INTO part SELECT tape, ? FROM source.tapes WHERE name = ?", [(entry_id, name) for entry_id in ids]
+                "INSERT INTO part SELECT tape, ? FROM source.tapes WHERE name = ?",
+                [(entry_id, name) for entry_id in ids],
             )
         for copy in _COPIES:
             conn.execute(copy)
