@@ -254,8 +254,9 @@ class AuditorChild:
         wanted = self._viewer, await self._newest_position()
         if wanted == self._written:
             return
-        for folder in (self._database.parent, self._work / ".tmp"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data, temporary = self._database.parent, self._work / ".tmp"
+        for folder in (self._folder.parent, self._folder, data, self._work, temporary):
+            folder.mkdir(mode=0o700, exist_ok=True)
         await self._write(self._database, self._viewer)
         self._written = wanted
 

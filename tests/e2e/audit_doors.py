@@ -1,5 +1,9 @@
 """Tries every door out of the sandbox of the pages of auditors; prints as JSON which are open. It runs there, alone."""
 
+# ruff: noqa: PTH101, PTH123, PTH208, PTH211, SIM115, PLC3002, PLW0108
+# mypy: disable-error-code="misc, func-returns-value, redundant-expr"
+# What the doors do is what a program in the sandbox would call.
+
 from __future__ import annotations
 
 import ctypes
@@ -15,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 home, data, other = map(Path, sys.argv[1:4])
-bot, neighbour = map(int, sys.argv[4:6])
+bot, neighbour, tcp, udp = map(int, sys.argv[4:8])
 LIBC = ctypes.CDLL(None, use_errno=True)
 PTRACE_ATTACH = 16
 answers: dict[str, str] = {}
@@ -33,10 +37,12 @@ def call(name: str, *values: Any) -> bool:
     return bool(getattr(LIBC, name)(*values) != -1)
 
 
-def connect(kind: int, address: Any, sort: int = socket.SOCK_STREAM) -> None:
+def connect(kind: int, address: Any, sort: int = socket.SOCK_STREAM) -> bool:
     with socket.socket(kind, sort) as made:
         made.settimeout(2)
         made.connect(address)
+        made.send(b"x")
+        return bool(made.recv(1))  # the test answers
 
 
 def execute(*words: str) -> bool:
@@ -64,7 +70,6 @@ names = [
     "trace.key",
     "token.secret",
     "daemon.lock",
-    "audit",
 ]
 for name in names:
     attempt(
@@ -77,7 +82,8 @@ for name in names:
         f"follow a link to {name} of the home",
         lambda name=name: (os.symlink(home / name, f"sym-{name}"), open(f"sym-{name}", "rb").read()),
     )
-attempt("list the home", lambda: os.listdir(home))
+attempt("list the home", lambda: bool(set(os.listdir(home)) - {"audit"}))  # bubblewrap has a folder in its place
+attempt("list other auditors", lambda: len(os.listdir(home / "audit")) > 1)
 attempt("make a file in the home", lambda: (home / "made").write_text("x"))
 attempt(
     "open the bot's database",
@@ -93,7 +99,7 @@ attempt("change the mode of a file of another program", lambda: os.chmod(other /
 attempt("read /etc/shadow", lambda: Path("/etc/shadow").read_text())
 attempt(
     "read the folder of root",
-    lambda: os.listdir("/root/.ssh") and False if not Path("/root/.ssh").exists() else os.listdir("/root/.ssh"),
+    lambda: bool(set(os.listdir("/root")) - set(Path(sys.base_prefix).parts)),
 )
 attempt(
     "write into /tmp of the machine",
@@ -118,11 +124,11 @@ for pid, who in ((bot, "the bot"), (neighbour, "another process")):
     attempt(f"slow {who}", lambda pid=pid: os.setpriority(os.PRIO_PROCESS, pid, 19))
 attempt("send a signal to all", lambda: os.kill(-1, signal.SIGCONT) or False)
 for name, kind, address, sort in (
-    ("TCP", socket.AF_INET, ("127.0.0.1", 22), socket.SOCK_STREAM),
-    ("UDP", socket.AF_INET, ("127.0.0.1", 53), socket.SOCK_DGRAM),
-    ("IPv6", socket.AF_INET6, ("::1", 22), socket.SOCK_STREAM),
-    ("a Unix socket", socket.AF_UNIX, str(home / "daemon.sock"), socket.SOCK_STREAM),
-    ("an abstract socket", socket.AF_UNIX, "\0bubbot-door", socket.SOCK_DGRAM),
+    ("TCP", socket.AF_INET, ("127.0.0.1", tcp), socket.SOCK_STREAM),
+    ("UDP", socket.AF_INET, ("127.0.0.1", udp), socket.SOCK_DGRAM),
+    ("IPv6", socket.AF_INET6, ("::1", tcp), socket.SOCK_STREAM),
+    ("a Unix socket", socket.AF_UNIX, str(other / "socket"), socket.SOCK_STREAM),
+    ("an abstract socket", socket.AF_UNIX, f"\0bubbot-door-{bot}", socket.SOCK_STREAM),
 ):
     attempt(f"connect by {name}", lambda kind=kind, address=address, sort=sort: connect(kind, address, sort))
 attempt("make a raw socket", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).close())
@@ -141,8 +147,14 @@ attempt("read the home with another program", lambda: execute("/bin/cat", str(ho
 attempt("set a clock", lambda: __import__("time").clock_settime(0, 0))
 attempt("reboot", lambda: call("reboot", 0x01234567))
 attempt("make a device", lambda: os.mknod("device", 0o20666, os.makedev(1, 1)))
-attempt(
-    "make a file that runs as its owner",
-    lambda: (Path("suid").write_text("x"), os.chmod("suid", 0o4755)) and os.stat("suid").st_mode & 0o4000 != 0,
-)
+
+
+def make_set_user_id() -> bool:
+    made = Path("suid")
+    made.write_text("x")
+    made.chmod(0o4755)
+    return bool(made.stat().st_mode & 0o4000)
+
+
+attempt("make a file that runs as its owner", make_set_user_id)
 json.dump(answers, sys.stdout)

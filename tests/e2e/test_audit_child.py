@@ -7,11 +7,16 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
@@ -21,7 +26,7 @@ from bubbot.app import audit_host
 from bubbot.app.audit_host import FOLDER, LIMITS, list_code_folders
 from bubbot.features.access.facts import Audit
 from bubbot.home import Home
-from bubbot.sandbox.sandbox import SandboxKind, choose_sandbox, make_workspace, program_environment
+from bubbot.sandbox.sandbox import SandboxKind, SandboxUnusable, choose_sandbox, make_workspace, program_environment
 from bubbot.settings.sections import TraceSettings
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.store import Batch
@@ -38,10 +43,49 @@ DOORS = Path(__file__).with_name("audit_doors.py")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("audited")
-    lived(path)
-    return path
+def home() -> Iterator[Path]:
+    """A home where a sandbox has no folder of its own in place of it, as it has for /tmp and /dev."""
+    with TemporaryDirectory(prefix="bubbot-audited-", dir="/var/tmp") as folder:
+        path = Path(folder) / "home"
+        path.mkdir(mode=0o700)
+        lived(path)
+        yield path
+
+
+@pytest.fixture
+def other() -> Iterator[Path]:
+    """A folder of another program, with a socket that answers."""
+    with TemporaryDirectory(prefix="bubbot-other-", dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def answering(family: int, address: Any, kind: int = socket.SOCK_STREAM) -> Iterator[int]:
+    """Answer whoever connects, or sends something; yield the port."""
+    with socket.socket(family, kind) as made:
+        made.bind(address)
+        if kind == socket.SOCK_STREAM:
+            made.listen()
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    if kind == socket.SOCK_DGRAM:
+                        data, sender = made.recvfrom(9)
+                        if not data:
+                            return
+                        made.sendto(b"y", sender)
+                    else:
+                        talk, _ = made.accept()
+                        with talk:
+                            talk.send(b"y")
+
+        threading.Thread(target=answer, daemon=True).start()
+        try:
+            yield made.getsockname()[1] if family == socket.AF_INET else 0
+        finally:
+            with suppress(OSError):
+                made.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -155,44 +199,47 @@ def test_a_grant_taken_back_and_new_words_hold_at_the_next_page(home: Path, site
     assert after[0] == 401, "nobody is let in who sees nothing"
 
 
-def open_doors(home: Path, kind: SandboxKind, data: Path, tmp_path: Path) -> dict[str, str]:
+def open_doors(home: Path, kind: SandboxKind, data: Path, other: Path) -> dict[str, str]:
     """Let a program in the sandbox of the child try every door; return what it could do."""
     work = data.parent / "work"
     make_workspace(work)
-    (tmp_path / "other.txt").write_text("of another program")
-    listener = subprocess.Popen(["sleep", "60"])
-    try:
+    (other / "other.txt").write_text("of another program")
+    with (
+        subprocess.Popen(["sleep", "100"]) as neighbour,
+        answering(socket.AF_INET, ("127.0.0.1", 0)) as tcp,
+        answering(socket.AF_INET, ("127.0.0.1", 0), socket.SOCK_DGRAM) as udp,
+        answering(socket.AF_UNIX, str(other / "socket")),
+        answering(socket.AF_UNIX, f"\0bubbot-door-{os.getpid()}"),
+    ):
         rules = audit_host.SandboxChoice(kind, readable=list_code_folders())
         sandbox = asyncio.run(choose_sandbox(rules))
         script = work / "doors.py"
         script.write_text(DOORS.read_text(encoding="utf-8"), encoding="utf-8")
         command = sandbox.build_command(
-            [sys.executable, "-P", str(script), str(home), str(data), str(tmp_path), str(os.getpid()), str(listener.pid)],
+            [sys.executable, "-P", str(script), str(home), str(data), str(other), *map(str, (os.getpid(), neighbour.pid, tcp, udp))],
             work, LIMITS, [*list_code_folders(), str(data)],
         )  # fmt: skip
         done = subprocess.run(
             command, cwd=work, env=program_environment(work), capture_output=True, text=True, timeout=100, check=False
         )
         assert done.returncode == 0, done.stderr[-2_000:]
-        assert listener.poll() is None, "nobody ended the other process"
+        assert neighbour.poll() is None, "nobody ended the other process"
+        neighbour.kill()
         answers: dict[str, str] = json.loads(done.stdout)
         return answers
-    finally:
-        listener.kill()
-        listener.wait()
 
 
-def test_the_child_can_open_no_other_door(home: Path, site: TraceSite, kind: SandboxKind, tmp_path: Path) -> None:
+def test_the_child_can_open_no_other_door(home: Path, site: TraceSite, kind: SandboxKind, other: Path) -> None:
     get(site, "/")
-    (database,) = databases(home)
+    (database,) = [path for path in databases(home) if sha256(AUDITOR.encode()).hexdigest().startswith(path.parts[-3])]
     (home / "config.toml").write_text("[bot]\n")
     (home / "trace.key").touch()
     (home / "token.secret").write_text("hidden")
     before = {path: path.stat().st_mtime_ns for path in home.iterdir() if path.is_file()}
-    answers = open_doors(home, kind, database.parent, tmp_path)
+    answers = open_doors(home, kind, database.parent, other)
     assert answers.pop("read the granted database") == "open", "the doors are tried as the child would"
     assert answers.pop("write into the own folder") == "open"
-    assert {door: answer for door, answer in answers.items() if answer == "open"} == {}
+    assert {door: answer for door, answer in answers.items() if answer == "open"} == {}, answers
     assert len(answers) >= 60
     assert {path: path.stat().st_mtime_ns for path in home.iterdir() if path.is_file()} == before
 
@@ -221,7 +268,7 @@ def test_without_a_sandbox_the_pages_of_auditors_are_refused_with_the_way_out(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def none_works(rules: Any) -> Any:
-        raise audit_host.SandboxUnusable("bubblewrap is not installed")
+        raise SandboxUnusable("bubblewrap is not installed")
 
     monkeypatch.setattr(audit_host, "choose_sandbox", none_works)
     with served(home, serves_auditors=True) as site:
