@@ -225,6 +225,7 @@ def open_doors(home: Path, kind: SandboxKind, data: Path, other: Path) -> dict[s
         assert done.returncode == 0, done.stderr[-2_000:]
         assert neighbour.poll() is None, "nobody ended the other process"
         neighbour.kill()
+        assert not (Path("/tmp") / f"door-{os.getpid()}").exists()
         answers: dict[str, str] = json.loads(done.stdout)
         return answers
 
