@@ -75,6 +75,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     "restore": CommandRow(
         "Operate", "create a home from a backup, in quarantine until it is released", "bubbot.cli.restore"
     ),
+    "store": CommandRow("Operate", "make tenants and auditors on a PostgreSQL server", "bubbot.cli.store"),
 }
 SHARED: Mapping[str, str] = {
     "tape anchors": "conversation",

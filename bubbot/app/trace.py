@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hmac import compare_digest
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+from bubbot.app.audit_host import SandboxedAuditors
+from bubbot.app.auditors import AuditedPages, ServerAuditors, list_shared_tapes
 from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.panels import load_panels, open_boundary
 from bubbot.app.stores import find_workspace, open_home_store, unused_clock
@@ -20,10 +23,13 @@ from bubbot.features.trace.pages import SubmitForm, TracePages
 from bubbot.features.trace.tokens import TraceTokens, forget_key, read_key
 from bubbot.home import Home
 from bubbot.ports.channel import Role
+from bubbot.ports.pages import Pages
 from bubbot.server.pages import Admission, AdmitViewer, PagesAddress
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import TraceSettings
+from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
+from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 
 
@@ -35,13 +41,19 @@ class OpenTrace:
         auditors: knows who may see which sessions.
     """
 
-    pages: TracePages
+    pages: Pages
     auditors: AuditorDirectory
 
 
 @asynccontextmanager
-async def open_trace(settings: Settings, home: Home, submit: SubmitForm | None = None) -> AsyncIterator[OpenTrace]:
-    """Open the pages of a home, also while its bot runs; `submit` runs the commands of forms.
+async def open_trace(
+    settings: Settings, home: Home, submit: SubmitForm | None = None, *, serves_auditors: bool = False
+) -> AsyncIterator[OpenTrace]:
+    """Open the pages of a home, also while its bot runs.
+
+    Args:
+        submit: runs the commands of forms.
+        serves_auditors: auditors look, too: their pages come from a sandbox. One process of a home may do so.
 
     Raises:
         StoreError: there is no database.
@@ -49,19 +61,49 @@ async def open_trace(settings: Settings, home: Home, submit: SubmitForm | None =
     store = await open_home_store(settings.store, home, now=unused_clock, readonly=True)
     try:
         workspace = await find_workspace(store, home)
-        installed = load_features()
-        panels = load_panels(settings, installed)
-
-        def open_reader(viewer: Viewer) -> TapeBoundary:
-            return open_boundary(store, viewer, workspace, panels, installed)
-
-        texts, zone = Texts(settings.bot.language), ZoneInfo(settings.bot.timezone)
-        pages = TracePages(
-            open_reader, load_strategies(), texts=texts, zone=zone, now=now, panels=panels, submit=submit
-        )
-        yield OpenTrace(pages, AuditorDirectory(tape_service(store, ACCESS_TAPE)))
+        make = partial(make_pages, settings, workspace, submit)
+        pages: Pages = make(store)
+        async with AsyncExitStack() as stack:
+            if settings.store.audit_url is not None:
+                auditors = ServerAuditors(settings.store.audit_url.get_secret_value(), make)
+                stack.push_async_callback(auditors.aclose)
+                pages = AuditedPages(pages, auditors.answer)
+            elif serves_auditors and isinstance(store, SqliteStore) and settings.trace.sandbox != "none":
+                sandboxed = await _open_sandboxed(settings, home, store, workspace)
+                stack.push_async_callback(sandboxed.aclose)
+                pages = AuditedPages(pages, sandboxed.answer)
+            yield OpenTrace(pages, AuditorDirectory(tape_service(store, ACCESS_TAPE)))
     finally:
         await store.aclose()
+
+
+async def _open_sandboxed(settings: Settings, home: Home, store: SqliteStore, workspace: str) -> SandboxedAuditors:
+    installed = load_features()
+    panels = load_panels(settings, installed)
+    auditors = SandboxedAuditors(
+        store,
+        home,
+        kind=settings.trace.sandbox,
+        open_reader=lambda viewer: open_boundary(store, viewer, workspace, panels, installed),
+        shared=list_shared_tapes(settings),
+        now=now,
+        language=settings.bot.language,
+        zone=settings.bot.timezone,
+    )
+    await auditors.start()
+    return auditors
+
+
+def make_pages(settings: Settings, workspace: str, submit: SubmitForm | None, store: TapeStore) -> TracePages:
+    """Make the pages over a store that is open for reading."""
+    installed = load_features()
+    panels = load_panels(settings, installed)
+
+    def open_reader(viewer: Viewer) -> TapeBoundary:
+        return open_boundary(store, viewer, workspace, panels, installed)
+
+    texts, zone = Texts(settings.bot.language), ZoneInfo(settings.bot.timezone)
+    return TracePages(open_reader, load_strategies(), texts=texts, zone=zone, now=now, panels=panels, submit=submit)
 
 
 def trace_tokens(home: Home) -> TraceTokens:

@@ -221,6 +221,7 @@ class AppRuntime:
         """Read the windows of all sessions from their tapes again: another process erased entries."""
         for session in self._sessions.values():
             session.forget_window()
+
     @property
     def is_shared(self) -> bool:
         """True if other processes run turns, too."""

@@ -654,6 +654,7 @@ async def rebuild_request(
     *,
     strategies: ContextStrategies = KERNEL_STRATEGIES,
     find_heads: FindTapeHeads | None = None,
+    hides_prompt: bool = False,
 ) -> ModelRequest:
     """Rebuild the request of a `loop.step` event from its tape.
 
@@ -663,6 +664,7 @@ async def rebuild_request(
     Args:
         find_heads: returns how far other tapes may be read now, by the sessions of the tapes: a chat that may not read one
             any more does not see it in an old request either. None: whoever asks may read them all.
+        hides_prompt: whoever asks may not read the system prompt: leave it empty, and do not read it.
 
     Raises:
         ConfigError: the strategy that built it is missing.
@@ -671,7 +673,8 @@ async def rebuild_request(
     if not has_request(step):
         raise EntryNotFound("the request of this step was not kept")
     try:
-        system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
+        system = "" if hides_prompt else (await tape.get_blob(step["system"])).decode()
+        tools = (await tape.get_blob(step["tools"])).decode()
         specs = parse_tools(tools)
         if "messages" in step:  # of a call for a purpose: no view builds its messages
             messages = json.loads(await tape.get_blob(step["messages"]))["messages"]
@@ -710,6 +713,7 @@ async def rebuild_sent(
     *,
     strategies: ContextStrategies = KERNEL_STRATEGIES,
     find_heads: FindTapeHeads | None = None,
+    hides_prompt: bool = False,
 ) -> SentRequest:
     """Rebuild the request of a `loop.step` as it was sent; see `rebuild_request`.
 
@@ -717,7 +721,9 @@ async def rebuild_sent(
         ConfigError: the strategy that built it is missing, or a rule that changed it is unknown.
         EntryNotFound: the system prompt or the tool schemas are gone, or the step only records what a call cost.
     """
-    composed = await rebuild_request(step, tape, strategies=strategies, find_heads=find_heads)
+    composed = await rebuild_request(
+        step, tape, strategies=strategies, find_heads=find_heads, hides_prompt=hides_prompt
+    )
     whole = await embed_images(composed, tape.get_blob)
     is_equal = whole.digest() == step["request"]
     if not (fit := find_fit(step)):

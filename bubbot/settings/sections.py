@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -71,6 +71,12 @@ class StoreSettings(SettingsSection):
         description="A database on a PostgreSQL server; unset: SQLite, in the home. It needs the extra `postgres`.",
         examples=["postgresql://bubbot@localhost/bubbot"],
     )
+    audit_url: Secret = Field(
+        default=None,
+        description="The address, on the same server, with which the trace page reads for auditors: `bubbot store add-auditor` "
+        "makes it. Unset: with the bot's own rights.",
+        examples=["postgresql://bubbot_audit@localhost/bubbot"],
+    )
     kind: Name = Field(
         default=SQLITE_STORE, description="`sqlite`, or the name of a store that an installed package offers."
     )
@@ -93,6 +99,10 @@ class StoreSettings(SettingsSection):
     def _take_url(cls, values: Any) -> Any:
         """Let an address say which store it is."""
         if not isinstance(values, Mapping) or not values.get("url"):
+            if isinstance(values, Mapping) and values.get("audit_url"):
+                raise ValueError(
+                    "audit_url is for a PostgreSQL server, and url names none: set url, or leave audit_url out"
+                )
             return values
         if values.get("kind", SQLITE_STORE) not in (SQLITE_STORE, POSTGRES_STORE):
             raise ValueError(
@@ -256,6 +266,11 @@ class TraceSettings(SettingsSection):
     host: Name = Field(default="127.0.0.1", description="The address to listen on.")
     port: OptionalWhole = Field(
         default=None, ge=0, le=65535, description="The port to listen on; 0 for any that is free.", examples=[8766]
+    )
+    sandbox: Literal["auto", "bwrap", "landlock", "none"] = Field(
+        default="auto",
+        description="What the pages of auditors run in, with a database of the granted tapes: `auto` (bubblewrap if it works, "
+        "else Landlock, else they are refused), `bwrap`, `landlock`, or `none` for the process of the bot. Not with `audit_url`.",
     )
     hosts: Names = Field(
         default=[], description="Names by which browsers reach the page, besides `host`, localhost and IP addresses."

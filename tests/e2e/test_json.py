@@ -134,6 +134,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access revoke-reading": ("access", "revoke-reading", "telegram:42", "default"),
     "access grant-audit": ("access", "grant-audit", "anna", "default"),
     "access audits": ("access", "audits"),
+    "access matrix": ("access", "matrix"),
     "access revoke-audit": ("access", "revoke-audit", "anna", "default"),
     "access history": ("access", "history"),
     "access consents": ("access", "consents"),
@@ -160,7 +161,7 @@ REFUSED = {"access approve", "mcp client-send", "mcp login", "mcp unpin", "reloa
 tests/unit/features/approvals/test_turns.py runs those with one; a test below runs those of a run with one."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "eval list", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",
-                "access readings", "access audits", "access history", "access consents", "access forgotten",
+                "access readings", "access audits", "access matrix", "access history", "access consents", "access forgotten",
                 "model install", "service status"}  # fmt: skip
 """They have a result in a home where no bot ever ran."""
 FORMATS = jsonschema.FormatChecker()

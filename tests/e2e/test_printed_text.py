@@ -149,6 +149,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "view remove": [("view", "remove", "evil\x9b", "telegram:4")],
     "access revoke-reading": [("access", "revoke-reading", "telegram:4", "evil\x9b")],
     "access audits": [("access", "audits")],
+    "access matrix": [("access", "matrix")],
     "access grant-audit": [("access", "grant-audit", "ann\x9b", "evil\x1b[2J")],
     "access revoke-audit": [("access", "revoke-audit", "ann", "evil\x9b")],
     "access approve": [("access", "approve", "\x1b[2J")],

@@ -48,14 +48,14 @@ def role_of(channel: str, number: str) -> Role:
 
 
 @contextmanager
-def served(home: Path, settings: Settings = SETTINGS) -> Iterator[TraceSite]:
-    """Serve the page of a home as the daemon does, until the block ends."""
+def served(home: Path, settings: Settings = SETTINGS, *, serves_auditors: bool = False) -> Iterator[TraceSite]:
+    """Serve the page of a home as the daemon does, until the block ends; `serves_auditors`: see `open_trace`."""
     ports: list[int] = []
     errors: list[BaseException] = []
     ready, loop, done = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def serve() -> None:
-        async with open_trace(settings, Home(home)) as trace:
+        async with open_trace(settings, Home(home), serves_auditors=serves_auditors) as trace:
             admit = admit_people(trace_tokens(Home(home)), role_of, trace.auditors)
             async with serve_pages(trace.pages, pages_address(TraceSettings(), port=0), admit) as port:
                 ports.append(port)

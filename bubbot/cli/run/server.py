@@ -66,7 +66,7 @@ async def _serve_trace(daemon: Daemon, reloader: Reloader, settings: Settings, h
         context = replace(_make_context(daemon), account=viewer.account)
         await answer_command(context, reloader.current, {"name": name, "arguments": dict(arguments)})
 
-    async with open_trace(settings, home, submit) as trace:
+    async with open_trace(settings, home, submit, serves_auditors=True) as trace:
         admit = admit_people(trace_tokens(home), daemon.access.role, trace.auditors)
         async with serve_pages(trace.pages, pages_address(settings.trace), admit):
             yield

@@ -320,7 +320,7 @@ COMMANDS = make_group(
     open_access,
     "Manage who may talk to the bot. Nobody may until you allow it: a stranger who writes to the bot gets a "
     "pairing code and tells it to you, and you approve it here. Or list numeric ids under owners, admins and "
-    "members of [channels.NAME] in config.toml. `list`, `role`, `pending`, `readings`, `audits`, `history`, "
+    "members of [channels.NAME] in config.toml. `list`, `role`, `pending`, `readings`, `audits`, `matrix`, `history`, "
     "`consents` and `export` are read-only and work while the bot runs.",
     help_line="manage who may talk to the bot",
 )

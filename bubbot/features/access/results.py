@@ -242,6 +242,45 @@ class AuditChange(Struct, frozen=True):
         return _variant(granted=self.granted, changed=self.changed)
 
 
+class AccessRight(Struct, frozen=True):
+    """What a person may do in a chat.
+
+    Attributes:
+        person: an account such as `telegram:42`, or the name of an auditor.
+        name: as the platform reported it; empty if unknown.
+        role: on the channel of the account.
+        session: the chat.
+        read: what was said there is shown to the person: there, or in a chat that may read it.
+        write: the bot would answer a message of the person there.
+        memory: the person may see what the bot remembers of the chat.
+        audit: the person may see the tape on the trace page.
+        through: the chats of the person that may read this one.
+    """
+
+    person: str
+    name: str
+    role: str
+    session: str
+    read: bool
+    write: bool
+    memory: bool
+    audit: bool
+    through: tuple[str, ...] = ()
+
+    @property
+    def rights(self) -> tuple[str, ...]:
+        """The names of what is allowed."""
+        return tuple(name for name in ("read", "write", "memory", "audit") if getattr(self, name))
+
+    def values(self, caller: Caller) -> Mapping[str, object]:
+        """Return the formatted values of its sentence."""
+        say = caller.texts.say
+        rights = say("list_comma").join(say(f"AccessRight.{name}") for name in self.rights)
+        if self.through:
+            rights += say("AccessRight.through", chats=say("list_comma").join(self.through))
+        return {"role": caller.texts.role(self.role), "name": format_name(self.name), "rights": rights}
+
+
 def _variant(*, granted: bool, changed: bool) -> str:
     return "revoked" if not granted else "granted" if changed else "unchanged"
 

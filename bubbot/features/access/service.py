@@ -45,10 +45,12 @@ from bubbot.features.access.facts import (
     Reading,
     RoleGranted,
 )
+from bubbot.features.access.matrix import AccessMatrix, find_chats, queries_of_chats
 from bubbot.features.access.results import (
     AccessChange,
     AccessEvent,
     AccessList,
+    AccessRight,
     AccessRow,
     AuditChange,
     AuditRow,
@@ -534,6 +536,31 @@ class AccessService:
     async def list_audits(self) -> list[AuditRow]:
         """List which auditors may see the tapes of which chats."""
         return [_audit_row(each) for each in self._sorted_audits()]
+
+    @command("access matrix", rows="rights", **_LISTS)
+    async def list_rights(self) -> list[AccessRight]:
+        """Show what each person may do in which chat, as the bot decides it: read, write, see its memory, see its tape."""
+        # Roles that a platform gives, such as those of a Discord server, are not known here.
+        state = self._state
+        grants = [each.fact for each in state.grants]
+        accounts = {(row.channel, row.id): "" for row in _configured_people(self._configured)}
+        accounts |= {each.subject: each.name for each in grants}
+        accounts |= {
+            (each.fact.channel, each.fact.id): ""
+            for each in state.audits
+            if (each.fact.channel, each.fact.id) not in accounts
+        }
+        named = {each.fact.session for each in state.audits}
+        named |= {session for each in state.readings for session in (each.fact.source, each.fact.reader)}
+        channels = sorted(
+            {*self._configured, *(each.channel for each in grants), *(name.partition(":")[0] for name in named)}
+        )
+        found = await self._tape.fetch(queries_of_chats(channels))
+        chats = find_chats((entry for entries in found for entry in entries), named)
+        matrix = AccessMatrix(
+            self, self._configured, chats, may_read=self.may_read, audited_sessions=state.audited_sessions
+        )
+        return [*matrix.list_rights(dict(sorted(accounts.items())))]
 
     @command(
         "access grant-audit <auditor> <session>",

@@ -97,7 +97,7 @@ class ShownRequest(Struct, frozen=True):
         first: the number of the first message of the page.
         tools: the names of the tools it could call.
         parameters: of the call.
-        is_equal: its digest is the recorded one.
+        is_equal: its digest is the recorded one; false without the system prompt.
         change: what changed.
         problem: why it could not be rebuilt; empty if it could.
     """
@@ -131,7 +131,7 @@ class RequestReader:
             raise EntryNotFound(f"the entry {step.id} is not a step")
         try:
             data = step_data(step)
-            request, is_equal = await self._rebuild(tape, step)
+            request, is_equal = await self._rebuild(reader, tape, step)
         except BubbotError as error:  # an unknown strategy, a blob that is gone, or a request that was not kept
             return ShownRequest(problem=str(error))
         total = len(request.messages)
@@ -154,7 +154,7 @@ class RequestReader:
 
     async def read_part(self, reader: TapeBoundary, tape: TapeHandle, step: TapeEntry, part: str) -> str:
         """Return one part of a request whole: `system`, `tools`, or a message by its number. Raise `EntryNotFound`."""
-        request, _ = await self._rebuild(tape, step)
+        request, _ = await self._rebuild(reader, tape, step)
         if part == "system" and may_see_system(reader, step_data(step)):
             return request.system
         if part == "tools":
@@ -163,8 +163,10 @@ class RequestReader:
             return _message_text(request.messages[int(part) - 1])
         raise EntryNotFound(f"the request has no part {part!r}")
 
-    async def _rebuild(self, tape: TapeHandle, step: TapeEntry) -> tuple[ModelRequest, bool]:
-        rebuilt = await rebuild_sent(step_data(step), tape, strategies=self._strategies)
+    async def _rebuild(self, reader: TapeBoundary, tape: TapeHandle, step: TapeEntry) -> tuple[ModelRequest, bool]:
+        data = step_data(step)
+        hides_prompt = not may_see_system(reader, data)
+        rebuilt = await rebuild_sent(data, tape, strategies=self._strategies, hides_prompt=hides_prompt)
         return rebuilt.sent, rebuilt.is_equal
 
     async def _compare(
@@ -174,7 +176,7 @@ class RequestReader:
         if before is None:
             return RequestChange(added=tuple(range(1, len(request.messages) + 1)))
         try:
-            other, _ = await self._rebuild(tape, before)
+            other, _ = await self._rebuild(reader, tape, before)
         except BubbotError as error:
             return RequestChange(before.id, problem=str(error))
         kept, added, removed = compare_texts(_message_keys(other), _message_keys(request))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
@@ -18,7 +20,16 @@ from psycopg.types.string import StrDumperUnknown
 
 from bubbot.errors import BubbotError, ConfigError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.stores.names import RowsOfStatement
-from bubbot.stores.postgres.schema import APP_ROLE, OLDEST_SERVER, SCHEMA, Connection, MissingRight
+from bubbot.stores.postgres.policies import ENTER_SCHEMA
+from bubbot.stores.postgres.schema import (
+    APP_ROLE,
+    OLDEST_SERVER,
+    SCHEMA,
+    Connection,
+    MissingRight,
+    find_schema,
+    role_of,
+)
 
 CONNECT_SECONDS = 10
 """Seconds after which an attempt to reach the server fails."""
@@ -68,10 +79,12 @@ class ServerAddress:
 
     Attributes:
         parameters: what the driver gets.
+        auditor: whose granted tapes are read, such as `telegram:42`; empty for a reader who is no auditor.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, auditor: str = "") -> None:
         """Read an address. Raise `ConfigError`."""
+        self.auditor = auditor
         try:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
@@ -84,6 +97,23 @@ class ServerAddress:
             "application_name": "bubbot",
             **{name: value for name, value in parameters.items() if value is not None},
         }
+
+    def for_role(self, role: str) -> ServerAddress:
+        """Return the same database for another role, whose password is not known."""
+        address = copy(self)
+        kept = {name: value for name, value in self.parameters.items() if name not in ("password", "passfile")}
+        address.parameters = {**kept, "user": role}
+        return address
+
+    @property
+    def url(self) -> str:
+        """The address as settings have it, without a password."""
+        known = {name: str(self.parameters.get(name) or "") for name in ("user", "host", "port", "dbname")}
+        host, port, folder = known["host"], known["port"], ""
+        if host.startswith("/"):  # of the socket
+            host, folder = "", f"?host={quote(host, safe='/')}"
+        user = f"{quote(known['user'], safe='')}@" if known["user"] else ""
+        return f"postgresql://{user}{host}{f':{port}' if port else ''}/{quote(known['dbname'], safe='')}{folder}"
 
     def __repr__(self) -> str:
         return f"ServerAddress({self})"
@@ -116,7 +146,7 @@ def connect(address: ServerAddress, *, readonly: bool) -> Connection:
     try:
         adapt(conn)
         with translated_errors():
-            for statement in session_statements(readonly=readonly):
+            for statement in session_statements(readonly=readonly, auditor=address.auditor):
                 conn.execute(statement)
     except BaseException:
         conn.close()
@@ -124,10 +154,10 @@ def connect(address: ServerAddress, *, readonly: bool) -> Connection:
     return conn
 
 
-def session_statements(*, readonly: bool, role: str = "") -> list[sql.SQL | sql.Composed]:
-    """Return what every connection begins with; `role`: to go on as."""
+def session_statements(*, readonly: bool, role: str = "", auditor: str = "") -> list[sql.SQL | sql.Composed]:
+    """Return what every connection begins with; `role`: to go on as; `auditor`: see `ServerAddress`."""
     statements: list[sql.SQL | sql.Composed] = [
-        sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(SCHEMA)),
+        sql.SQL(ENTER_SCHEMA),
         sql.SQL("SET client_encoding = 'UTF8'"),
         sql.SQL("SET default_transaction_read_only = {}").format(sql.SQL("on" if readonly else "off")),
     ]
@@ -137,6 +167,8 @@ def session_statements(*, readonly: bool, role: str = "") -> list[sql.SQL | sql.
                 "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
             )
         )
+    if auditor:
+        statements.append(sql.SQL("SELECT set_config('bubbot.auditor', {}, false)").format(sql.Literal(auditor)))
     if role:
         statements.append(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
     return statements
@@ -231,20 +263,22 @@ def _session_of(conn: Connection) -> int:
 
 def working_role(conn: Connection, *, readonly: bool) -> str:
     """Return the role to go on as; empty for the one that connected. Raise `StoreUnavailable` if it lacks rights."""
+    schema = find_schema(conn)
+    working = role_of(schema)
     row = conn.execute(
         "SELECT current_user <> %(app)s AND EXISTS (SELECT FROM pg_roles WHERE rolname = %(app)s) "
         "AND pg_has_role((SELECT oid FROM pg_roles WHERE rolname = %(app)s), 'MEMBER')",
-        {"app": APP_ROLE},
+        {"app": working},
     ).fetchone()
-    role = APP_ROLE if row is not None and row[0] else ""
+    role = working if row is not None and row[0] else ""
     right = "SELECT" if readonly else "INSERT"
     row = conn.execute(
-        f"SELECT has_table_privilege(%s, '{SCHEMA}.entries', %s) AND has_schema_privilege(%s, '{SCHEMA}', 'USAGE')",
-        (role or conn.info.user, right, role or conn.info.user),
+        "SELECT has_table_privilege(%s, quote_ident(%s) || '.entries', %s) AND has_schema_privilege(%s, %s, 'USAGE')",
+        (role or conn.info.user, schema, right, role or conn.info.user, schema),
     ).fetchone()
     if row is None or not row[0]:
         message = f"the role {role or conn.info.user} may not {'read' if readonly else 'write'} the tapes"
-        raise MissingRight(message, right=APP_ROLE, role=conn.info.user)
+        raise MissingRight(message, right=working, role=conn.info.user)
     return role
 
 

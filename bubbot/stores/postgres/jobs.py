@@ -31,7 +31,7 @@ from bubbot import __version__
 from bubbot.errors import BubbotError, LeaseLost
 from bubbot.ports.workers import ChatJob, JobOptions
 from bubbot.stores.postgres.connections import CONNECT_SECONDS
-from bubbot.stores.postgres.schema import JOBS_SCHEMA, SCHEMA
+from bubbot.stores.postgres.policies import ENTER_SCHEMA
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class PostgresJobs:
     async def wake(self, chats: Sequence[str], *, is_resumed: bool = False) -> None:
         queues = [self.queue_of(chat) for chat in chats]
         await self.execute(
-            f"SELECT {SCHEMA}.wake(%(chats)s::text[], %(queues)s::text[], %(again)s)",
+            "SELECT wake(%(chats)s::text[], %(queues)s::text[], %(again)s)",
             chats=list(chats),
             queues=queues,
             again=is_resumed,
@@ -227,7 +227,7 @@ class PostgresJobs:
         """Make this process known under this number, and take over what an earlier one of its home left."""
         self._heard, self._number = _now(), number
         await self.execute(
-            f"SELECT {SCHEMA}.begin_worker(%(number)s, %(home)s, %(host)s, %(process)s, %(version)s, %(places)s)",
+            "SELECT begin_worker(%(number)s, %(home)s, %(host)s, %(process)s, %(version)s, %(places)s)",
             number=number,
             home=self._home,
             host=socket.gethostname(),
@@ -245,7 +245,7 @@ class PostgresJobs:
 
     async def _begin_session(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
         await conn.set_autocommit(True)
-        await conn.execute(sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(JOBS_SCHEMA)))
+        await conn.execute(ENTER_SCHEMA)
         if self._role:
             await conn.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(self._role)))
 
@@ -265,7 +265,7 @@ class PostgresJobs:
         before, number = _now(), self._number
         try:
             row = await self._connector.execute_query_one_async(
-                f"SELECT {SCHEMA}.beat(%(number)s) AS state",
+                "SELECT beat(%(number)s) AS state",
                 number=number,
             )
         except ConnectorException as error:
@@ -293,7 +293,7 @@ class PostgresJobs:
 
     async def _take_over(self) -> None:
         row = await self._connector.execute_query_one_async(
-            f"SELECT {SCHEMA}.take_over(%(lease)s, %(own)s) AS workers",
+            "SELECT take_over(%(lease)s, %(own)s) AS workers",
             lease=self._options.lease_seconds,
             own=self.own_queue,
         )
@@ -352,7 +352,7 @@ class _Manager(JobManager):
     async def unregister_worker(self, worker_id: int) -> None:
         with suppress(ConnectorException):
             await super().unregister_worker(worker_id)
-            await self._jobs.execute(f"DELETE FROM {SCHEMA}.workers WHERE worker = %(worker)s", worker=worker_id)
+            await self._jobs.execute("DELETE FROM workers WHERE worker = %(worker)s", worker=worker_id)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         del queues  # channels come and go with a reload
@@ -401,7 +401,7 @@ class _Manager(JobManager):
         self._running.discard(job.id)
         if job.lock is not None:
             with suppress(ConnectorException):  # then it is found after a while
-                await self._jobs.execute(f"SELECT {SCHEMA}.pass_on(%(chat)s)", chat=job.lock)
+                await self._jobs.execute("SELECT pass_on(%(chat)s)", chat=job.lock)
 
     async def listen_for_jobs(
         self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
@@ -423,7 +423,7 @@ class _Manager(JobManager):
 
 
 async def _try_lock(conn: psycopg.AsyncConnection[TupleRow], name: str) -> bool:
-    cursor = await conn.execute("SELECT pg_try_advisory_lock(hashtextextended('bubbot:alone:' || %s, 2))", (name,))
+    cursor = await conn.execute("SELECT pg_try_advisory_lock(hashtextextended(current_schema() || ':alone:' || %s, 2))", (name,))
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 

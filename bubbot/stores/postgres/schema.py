@@ -22,10 +22,15 @@ from psycopg import sql
 from psycopg.rows import TupleRow
 
 from bubbot.errors import StoreTooNew, StoreUnavailable, TapeCorrupt
+from bubbot.stores.postgres.policies import (
+    JOBS_SUFFIX,
+    SELECT_SCHEMA,
+    list_unprotected_tables,
+    protect_table,
+)
 
 SCHEMA = "bubbot"
-JOBS_SCHEMA = "bubbot_jobs"
-"""The schema of procrastinate's tables and functions."""
+"""The schema of the tables; that of a tenant is named after the tenant's role."""
 APP_ROLE = "bubbot_app"
 """The role of a running bot: it can change no history."""
 OLDEST_SERVER = 15
@@ -337,7 +342,7 @@ BEGIN
     ELSE
         PERFORM pg_advisory_xact_lock_shared(hashtextextended('bubbot:' || current_schema(), 0));
         PERFORM pg_advisory_xact_lock(lock) FROM (
-            SELECT DISTINCT hashtextextended(asked, 1) AS lock FROM unnest(names) AS asked ORDER BY 1
+            SELECT DISTINCT hashtextextended(current_schema() || ':' || asked, 1) AS lock FROM unnest(names) AS asked ORDER BY 1
         ) AS locks;
     END IF;
     INSERT INTO tapes (name) SELECT DISTINCT asked COLLATE "C" FROM unnest(names) AS asked
@@ -378,16 +383,16 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
     DELETE FROM blob_pieces WHERE tape = (SELECT tape FROM tapes WHERE name = tape_name) AND digest = ANY (digests);
     DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = tape_name) AND digest = ANY (digests);
 $$;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {SCHEMA} FROM PUBLIC;
+DO $$ BEGIN EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA %I FROM PUBLIC', current_schema()); END $$;
 -- So that they work for replication and for `session_replication_role`, too.
 DO $$ DECLARE each record; BEGIN
     FOR each IN SELECT tgname, tgrelid::regclass AS owner FROM pg_trigger
-        JOIN pg_class ON pg_class.oid = tgrelid WHERE relnamespace = '{SCHEMA}'::regnamespace AND NOT tgisinternal
+        JOIN pg_class ON pg_class.oid = tgrelid WHERE relnamespace = current_schema()::regnamespace AND NOT tgisinternal
     LOOP EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', each.owner, each.tgname); END LOOP;
 END $$;
 """
 
-_WORKERS = f"""
+_WORKERS = """
 -- The processes that run turns, by the numbers that procrastinate gave them. Only its own process can run the chats of its queue.
 CREATE TABLE workers (
     worker bigint PRIMARY KEY,
@@ -403,7 +408,7 @@ CREATE TABLE workers (
 -- A job says that a chat has work. One that waits already is enough; it is held until this transaction has ended, or its worker
 -- would look for the work too soon. `again`: somebody may have begun to do it.
 CREATE FUNCTION wake(chats text[], queues text[], again boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     each record;
 BEGIN
@@ -416,12 +421,12 @@ BEGIN
                 EXIT;
             EXCEPTION WHEN unique_violation THEN
                 IF again THEN
-                    UPDATE procrastinate_jobs SET args = args || '{{"again": true}}' WHERE queueing_lock = each.chat AND status = 'todo';
+                    UPDATE procrastinate_jobs SET args = args || '{"again": true}' WHERE queueing_lock = each.chat AND status = 'todo';
                 ELSE
                     PERFORM FROM procrastinate_jobs WHERE queueing_lock = each.chat AND status = 'todo' FOR UPDATE;
                 END IF;
                 IF FOUND THEN
-                    PERFORM pg_notify('procrastinate_any_queue_v1', '{{"type": "job_inserted", "job_id": 0}}');
+                    PERFORM pg_notify('procrastinate_any_queue_v1', '{"type": "job_inserted", "job_id": 0}');
                     EXIT;
                 END IF;
             END;
@@ -431,37 +436,37 @@ BEGIN
 END $$;
 -- Tells the workers that a job which waited for the lock of an ended one can begin.
 CREATE FUNCTION pass_on(chat text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF EXISTS (SELECT FROM procrastinate_jobs WHERE lock = chat AND status = 'todo') THEN
-        PERFORM pg_notify('procrastinate_any_queue_v1', '{{"type": "job_inserted", "job_id": 0}}');
+        PERFORM pg_notify('procrastinate_any_queue_v1', '{"type": "job_inserted", "job_id": 0}');
     END IF;
 END $$;
 -- A process begins to run turns under this number. An earlier one of its home has ended.
 CREATE FUNCTION begin_worker(
     number bigint, home text, host_name text, process_number integer, program text, turns integer
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-    DELETE FROM procrastinate_workers USING {SCHEMA}.workers WHERE id = worker AND token = home AND worker <> number;
-    DELETE FROM {SCHEMA}.workers WHERE token = home;
-    INSERT INTO {SCHEMA}.workers (worker, token, host, process, version, places)
+    DELETE FROM procrastinate_workers USING workers WHERE id = worker AND token = home AND worker <> number;
+    DELETE FROM workers WHERE token = home;
+    INSERT INTO workers (worker, token, host, process, version, places)
         VALUES (number, home, host_name, process_number, program, turns);
 END $$;
 -- A worker says that it lives, and learns whether others took its chats over ('gone'), or it has to end ('ending').
 CREATE FUNCTION beat(number bigint) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = number;
     IF NOT FOUND THEN
         RETURN 'gone';
     END IF;
-    RETURN CASE WHEN EXISTS (SELECT FROM {SCHEMA}.workers WHERE worker = number AND is_ending) THEN 'ending' ELSE 'alive' END;
+    RETURN CASE WHEN EXISTS (SELECT FROM workers WHERE worker = number AND is_ending) THEN 'ending' ELSE 'alive' END;
 END $$;
 -- Takes the chats of silent workers over: whoever is gone from the table knows at its next `beat` that it may act no more.
 -- A server that has just started has heard nobody yet. `own` names the queue of the caller.
 CREATE FUNCTION take_over(lease double precision, own text) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     each record;
     number integer := 0;
@@ -474,31 +479,31 @@ BEGIN
             number := number + 1;
         END LOOP;
     END IF;
-    DELETE FROM {SCHEMA}.workers WHERE NOT EXISTS (SELECT FROM procrastinate_workers WHERE id = worker);
+    DELETE FROM workers WHERE NOT EXISTS (SELECT FROM procrastinate_workers WHERE id = worker);
     FOR each IN SELECT id, lock, queue_name, task_name FROM procrastinate_jobs
         WHERE status = 'doing' AND worker_id IS NULL ORDER BY lock FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM procrastinate_finish_job_v1(each.id, 'failed', true);
         IF each.task_name = 'drain' THEN
-            PERFORM {SCHEMA}.wake(
+            PERFORM wake(
                 ARRAY[each.lock], ARRAY[CASE WHEN strpos(each.queue_name, '/') > 0 THEN own ELSE each.queue_name END], true
             );
         ELSE
-            PERFORM {SCHEMA}.pass_on(each.lock);
+            PERFORM pass_on(each.lock);
         END IF;
     END LOOP;
     FOR each IN SELECT id, lock, task_name FROM procrastinate_jobs
         WHERE status = 'todo' AND strpos(queue_name, '/') > 0
-        AND NOT EXISTS (SELECT FROM {SCHEMA}.workers WHERE token = split_part(queue_name, '/', 2)) ORDER BY lock FOR UPDATE SKIP LOCKED
+        AND NOT EXISTS (SELECT FROM workers WHERE token = split_part(queue_name, '/', 2)) ORDER BY lock FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM procrastinate_cancel_job_v1(each.id, false, true);
         IF each.task_name = 'drain' THEN
-            PERFORM {SCHEMA}.wake(ARRAY[each.lock], ARRAY[own], true);
+            PERFORM wake(ARRAY[each.lock], ARRAY[own], true);
         END IF;
     END LOOP;
     RETURN number;
 END $$;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {SCHEMA} FROM PUBLIC;
+DO $$ BEGIN EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA %I FROM PUBLIC', current_schema()); END $$;
 """
 
 _REQUESTS = """
@@ -515,15 +520,16 @@ CREATE TABLE requests (                    -- among processes; no facts, and gon
 MIGRATIONS = (_FIRST, _WORKERS, _REQUESTS)
 """Migration N takes a database from version N - 1 to N; never edit a released one."""
 
-_RIGHTS = f"""
-GRANT USAGE ON SCHEMA {SCHEMA} TO {APP_ROLE};
-GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {APP_ROLE};
-GRANT INSERT ON entries, blobs, blob_pieces, entry_words TO {APP_ROLE};
-GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers, requests, workers TO {APP_ROLE};
-GRANT INSERT, UPDATE ON leases TO {APP_ROLE};
-GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {APP_ROLE};
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {SCHEMA} TO {APP_ROLE};
+_RIGHTS = """
+GRANT USAGE ON SCHEMA {schema} TO {role};
+GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role};
+GRANT INSERT ON entries, blobs, blob_pieces, entry_words TO {role};
+GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers, requests, workers TO {role};
+GRANT INSERT, UPDATE ON leases TO {role};
+GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role};
 """
+_ROW_SECURITY = "row security of "
 _COMMENT = "bubbot"
 """The comment on the schema, which tells it from one of another program."""
 _TRIGGER = re.compile(
@@ -552,25 +558,39 @@ class MissingRight(StoreUnavailable):
         self.fix = f"psql -c '{grant}'"
 
 
+def find_schema(conn: Connection) -> str:
+    """Return the schema of a connection: the one named after its role if the role is a tenant's or an auditor's."""
+    row = conn.execute(SELECT_SCHEMA).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def role_of(schema: str) -> str:
+    """Return the role that works in a schema: a tenant has a role of the same name."""
+    return APP_ROLE if schema == SCHEMA else schema
+
+
 def check_version(conn: Connection) -> int:
     """Return the version of the schema; 0 if there is none.
 
     Raise `StoreTooNew`, or `StoreUnavailable` if the schema belongs to another program.
     """
+    schema = find_schema(conn)
     found = conn.execute(
-        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", (SCHEMA,)
+        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", (schema,)
     ).fetchone()
     if found is None:
         return 0
     if found[0] != _COMMENT:
         raise StoreUnavailable(
-            f"the schema {SCHEMA} of this database belongs to another program: name another database in [store] url"
+            f"the schema {schema} of this database belongs to another program: name another database in [store] url"
         )
     try:
-        version = conn.execute(f"SELECT coalesce(max(version), 0) FROM {SCHEMA}.migrations").fetchone()
+        statement = sql.SQL("SELECT coalesce(max(version), 0) FROM {}.migrations").format(sql.Identifier(schema))
+        version = conn.execute(statement).fetchone()
     except psycopg.errors.InsufficientPrivilege as error:
-        message = f"the role may not read the schema {SCHEMA}"
-        raise MissingRight(message, right=APP_ROLE, role=conn.info.user) from error
+        message = f"the role may not read the schema {schema}"
+        raise MissingRight(message, right=role_of(schema), role=conn.info.user) from error
     newest = 0 if version is None else int(version[0])
     if newest > len(MIGRATIONS):
         raise StoreTooNew(
@@ -587,26 +607,25 @@ def migrate(conn: Connection, *, now: str) -> None:
     """
     from bubbot.stores.postgres.jobs_schema import has_jobs, migrate_jobs  # loads procrastinate: readers do not need it
 
-    if check_version(conn) == len(MIGRATIONS) and has_jobs(conn, JOBS_SCHEMA):
+    name = find_schema(conn)
+    schema, jobs = sql.Identifier(name), name + JOBS_SUFFIX
+    if check_version(conn) == len(MIGRATIONS) and has_jobs(conn, jobs):
         return
     try:
         with conn.transaction():
             conn.execute(_LOCK)
             version = check_version(conn)  # another process may have been faster
             if version == 0:
-                conn.execute(f"CREATE SCHEMA {SCHEMA}")
-                conn.execute(
-                    sql.SQL("COMMENT ON SCHEMA {} IS {}").format(sql.Identifier(SCHEMA), sql.Literal(_COMMENT))
-                )
-            conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
+                create_schema(conn, name)
+            conn.execute(sql.SQL("SET LOCAL search_path = {}, {}, pg_temp").format(schema, sql.Identifier(jobs)))
             for number, script in enumerate(MIGRATIONS[version:], version + 1):
                 conn.execute(script.encode())
                 conn.execute("INSERT INTO migrations (version, applied) VALUES (%s, %s)", (number, now))
             if version == 0:
                 _index_parts(conn)
-            _give_rights(conn)
-            if not has_jobs(conn, JOBS_SCHEMA):
-                migrate_jobs(conn, JOBS_SCHEMA, APP_ROLE)
+            give_rights(conn, name)
+            if not has_jobs(conn, jobs):
+                migrate_jobs(conn, jobs, role_of(name))
     except psycopg.errors.InsufficientPrivilege as error:
         raise may_not_create(conn) from error
 
@@ -617,6 +636,13 @@ def may_not_create(conn: Connection) -> MissingRight:
     return MissingRight(message, right=f"CREATE ON DATABASE {conn.info.dbname}", role=conn.info.user)
 
 
+def create_schema(conn: Connection, schema: str) -> None:
+    """Create an empty schema that is told from one of another program by its comment."""
+    name = sql.Identifier(schema)
+    conn.execute(sql.SQL("CREATE SCHEMA {}").format(name))
+    conn.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(name, sql.Literal(_COMMENT)))
+
+
 def _index_parts(conn: Connection) -> None:
     """Index parts of words if the server has the extension for it; without it they are compared one by one."""
     with suppress(psycopg.Error), conn.transaction():
@@ -624,8 +650,12 @@ def _index_parts(conn: Connection) -> None:
         conn.execute("CREATE INDEX entry_words_parts ON entry_words USING gin (folded public.gin_trgm_ops)")
 
 
-def _give_rights(conn: Connection) -> None:
+def give_rights(conn: Connection, schema: str) -> None:
     """Make the bot's role if this role may, and give it its rights. Without it the triggers still guard history."""
+    rights = sql.SQL(_RIGHTS).format(schema=sql.Identifier(schema), role=sql.Identifier(role_of(schema)))
+    if schema != SCHEMA:  # its role is there, and nobody else takes part
+        conn.execute(rights)
+        return
     if conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (APP_ROLE,)).fetchone() is None:
         try:
             with conn.transaction():
@@ -634,7 +664,7 @@ def _give_rights(conn: Connection) -> None:
             return
         except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
             pass  # for another database of the server, at the same moment
-    conn.execute(_RIGHTS.encode())
+    conn.execute(rights)
     with suppress(psycopg.errors.InsufficientPrivilege), conn.transaction():
         conn.execute(f"GRANT {APP_ROLE} TO CURRENT_USER")
 
@@ -663,18 +693,18 @@ def _expected_functions() -> Mapping[str, str]:
 
 
 def wrong_guards(conn: Connection) -> tuple[str, ...]:
-    """Return the names of triggers and functions that are missing, changed, disabled, or not ours; empty for none."""
+    """Return the names of triggers, functions and row security that are missing, changed, disabled, or not ours; empty for none."""
     triggers = {
         name: ((table, function, kind) if enabled == "A" and is_plain else ("", "", 0))
         for name, table, function, kind, enabled, is_plain in conn.execute(
             "SELECT tgname::text, relname::text, proname::text, tgtype::int, tgenabled::text, tgqual IS NULL FROM pg_trigger "
             "JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid "
-            f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND NOT tgisinternal"
+            "WHERE relnamespace = current_schema()::regnamespace AND NOT tgisinternal"
         )
     }
     functions: dict[str, str] = dict(
         conn.execute(
-            f"SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = '{SCHEMA}'::regnamespace"
+            "SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
         ).fetchall()
     )
     wrong = {
@@ -687,7 +717,7 @@ def wrong_guards(conn: Connection) -> tuple[str, ...]:
         for name in functions.keys() | _expected_functions().keys()
         if functions.get(name) != _expected_functions().get(name)
     }
-    return tuple(sorted(wrong))
+    return tuple(sorted(wrong | {f"{_ROW_SECURITY}{table}" for table in list_unprotected_tables(conn)}))
 
 
 def missing_indexes(conn: Connection) -> tuple[str, ...]:
@@ -695,7 +725,7 @@ def missing_indexes(conn: Connection) -> tuple[str, ...]:
     expected = {each["name"] for script in MIGRATIONS for each in _INDEX.finditer(script)}
     rows = conn.execute(
         "SELECT relname::text FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid "
-        f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND indisvalid AND indisready"
+        "WHERE relnamespace = current_schema()::regnamespace AND indisvalid AND indisready"
     )
     return tuple(sorted(expected - {name for (name,) in rows}))
 
@@ -704,7 +734,6 @@ def restore_indexes(conn: Connection) -> tuple[str, ...]:
     """Build missing indexes in one transaction, as the owner; return their names."""
     with conn.transaction():
         missing = missing_indexes(conn)
-        conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
         for name in missing:
             conn.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(sql.Identifier(name)))
             conn.execute(_creation(_INDEX, name).encode())
@@ -726,9 +755,10 @@ def restore_guards(conn: Connection) -> tuple[str, ...]:
         wrong = wrong_guards(conn)
         if not wrong:
             return ()
-        conn.execute(f"SET LOCAL search_path = {SCHEMA}, pg_temp")
         for name in wrong:
-            if name.endswith("()") and name[:-2] in _expected_functions():
+            if name.startswith(_ROW_SECURITY):
+                protect_table(conn, name.removeprefix(_ROW_SECURITY))
+            elif name.endswith("()") and name[:-2] in _expected_functions():
                 conn.execute(
                     _creation(_FUNCTION, name[:-2]).replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").encode()
                 )
@@ -740,7 +770,7 @@ def restore_guards(conn: Connection) -> tuple[str, ...]:
 def _restore_trigger(conn: Connection, name: str) -> None:
     tables = conn.execute(
         "SELECT relname::text FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
-        f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND tgname = %s",
+        "WHERE relnamespace = current_schema()::regnamespace AND tgname = %s",
         (name,),
     )
     for (table,) in tables.fetchall():

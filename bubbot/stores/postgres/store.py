@@ -48,13 +48,14 @@ from bubbot.stores.postgres.connections import (
     working_role,
 )
 from bubbot.stores.postgres.locks import ServerLocks
+from bubbot.stores.postgres.policies import AUDIT_SUFFIX
 from bubbot.stores.postgres.reading import find_entries
 from bubbot.stores.postgres.requests import ServerRequests
 from bubbot.stores.postgres.schema import (
-    JOBS_SCHEMA,
     MAX_PLACES,
     Connection,
     check_version,
+    find_schema,
     migrate,
     refuse_unguarded,
 )
@@ -110,11 +111,11 @@ _SELECT_FORKS = (
     "LEFT JOIN fork_batches AS batch USING (fork) WHERE %(tape)s::text IS NULL OR forks.tape = %(tape)s "
     "ORDER BY forks.opened, place"
 )
-_SELECT_WORKERS = f"""
+_SELECT_WORKERS = """
 SELECT worker, host, process, version, to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"+00:00"'),
     round(extract(epoch FROM now() - last_heartbeat), 1)::double precision,
-    (SELECT count(*) FROM {JOBS_SCHEMA}.procrastinate_jobs WHERE worker_id = worker AND status = 'doing'), places, is_ending
-FROM workers JOIN {JOBS_SCHEMA}.procrastinate_workers ON id = worker ORDER BY worker
+    (SELECT count(*) FROM procrastinate_jobs WHERE worker_id = worker AND status = 'doing'), places, is_ending
+FROM workers JOIN procrastinate_workers ON id = worker ORDER BY worker
 """
 _SELECT_BLOB = (
     "SELECT data FROM blob_pieces WHERE tape = (SELECT tape FROM tapes WHERE name = %s) AND digest = %s ORDER BY piece"
@@ -187,7 +188,7 @@ class PostgresStore:
     async def _begin_session(self, conn: psycopg.AsyncConnection[TupleRow], *, readonly: bool) -> None:
         adapt(conn)
         async with conn.pipeline():
-            for statement in session_statements(readonly=readonly, role=self._role):
+            for statement in session_statements(readonly=readonly, role=self._role, auditor=self.address.auditor):
                 await conn.execute(statement)
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
@@ -300,7 +301,7 @@ class PostgresStore:
     async def list_workers(self) -> tuple[list[Worker], int]:
         """See `SharesTurns.list_workers`."""
         rows = await self._ask(_SELECT_WORKERS)
-        waiting = await self._ask(f"SELECT count(*) FROM {JOBS_SCHEMA}.procrastinate_jobs WHERE status = 'todo'")
+        waiting = await self._ask("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
         return [Worker(*row) for row in rows], int(waiting[0][0])
 
     async def drain_worker(self, number: int) -> bool:
@@ -557,9 +558,15 @@ async def open_store(url: str, *, salt: Salt, now: Clock, room_retry: float | No
     return store
 
 
-async def open_readonly(url: str, keep: int = 0) -> PostgresStore:
-    """Open the database for reading; keep some entries that were read. Raise `StoreUnavailable` if it holds nothing."""
-    address = ServerAddress(url)
+async def open_readonly(url: str, keep: int = 0, *, auditor: str = "") -> PostgresStore:
+    """Open the database for reading. Raise `StoreUnavailable` if it holds nothing.
+
+    Args:
+        url: of the database.
+        keep: entries that were read and stay in memory.
+        auditor: shows the tapes that this auditor was granted, through the views of auditors; empty for all tapes.
+    """
+    address = ServerAddress(url, auditor)
     role = await asyncio.to_thread(_check_readable, address)
     decode = RowDecoder(keep).decode if keep else from_row
     store = PostgresStore(address, role, bytes, readonly=True, room_retry=None, decode=decode)
@@ -582,6 +589,10 @@ def _prepare(address: ServerAddress, now: str) -> str:
 def _check_readable(address: ServerAddress) -> str:
     with translated_errors(), closing(connect(address, readonly=True)) as conn:
         check_server(conn, readonly=True)
+        if address.auditor and not find_schema(conn).endswith(AUDIT_SUFFIX):
+            raise StoreUnavailable(
+                f"the role {conn.info.user} is not that of auditors: `bubbot store add-auditor` makes one and says its address"
+            )
         if check_version(conn) == 0:
             raise StoreUnavailable("the database holds nothing yet: talk to the bot once with bubbot chat")
         return working_role(conn, readonly=True)

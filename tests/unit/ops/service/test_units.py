@@ -28,6 +28,7 @@ NAMES = sorted(path.name for path in FOLDER.iterdir())
 SERVICES = [name for name in NAMES if name.endswith(".service")]
 MOST = {
     "bubbot.service": 1.5,
+    "bubbot@.service": 1.5,
     "bubbot-backup.service": 1.0,
     "bubbot-user.service": 6.5,
     "bubbot-backup-user.service": 6.0,
@@ -165,6 +166,35 @@ def test_a_reload_signals_the_bot_with_no_other_program_than_the_shell(name: str
         environment = {"MAINPID": str(bot.pid), "PATH": "/nowhere"}
         subprocess.run(command, env=environment, check=True, timeout=30)
         assert bot.wait(timeout=30) == 0, "it got the signal, and was not ended by it"
+
+
+TENANTS_OWN = {
+    "Description", "ExecStart", "User", "Group", "StateDirectory", "RuntimeDirectory", "Environment", "WorkingDirectory",
+    "LoadCredential", "TemporaryFileSystem", "BindPaths",
+}  # fmt: skip
+
+
+def keys_of(name: str) -> dict[str, list[str]]:
+    """Return what a unit says, by key."""
+    found: dict[str, list[str]] = {}
+    for line in read_unit(name).splitlines():
+        if line and line[0] not in "#[":
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_a_tenant_has_its_own_user_home_socket_and_secrets_and_else_the_service_of_the_system() -> None:
+    tenant, single = keys_of("bubbot@.service"), keys_of("bubbot.service")
+    assert {key for key in tenant | single if tenant.get(key) != single.get(key)} == TENANTS_OWN
+    for key in TENANTS_OWN - {"TemporaryFileSystem"}:
+        assert all("%i" in value for value in tenant[key]), key
+    assert tenant["User"] == tenant["Group"] == tenant["StateDirectory"] == ["bubbot-%i"]
+    home = f"/var/lib/{tenant['StateDirectory'][0]}"
+    assert tenant["BindPaths"] == tenant["WorkingDirectory"] == [home]
+    assert f"--home {home} run" in tenant["ExecStart"][0]
+    assert tenant["TemporaryFileSystem"] == ["/var/lib:ro"], "homes of other tenants are not there"
+    assert tenant["StateDirectoryMode"] == ["0700"]
 
 
 def test_the_credentials_of_the_unit_are_names_that_settings_read(
