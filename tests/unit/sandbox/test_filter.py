@@ -66,6 +66,17 @@ def interpret(steps: list[tuple[int, ...]], words: bytes) -> int:
         position += jump if {0x15: value == number, 0x25: value > number, 0x45: value & number}[code] else jump_else
 
 
+def test_what_reaches_other_processes_keys_and_the_kernel_stands_in_the_table() -> None:
+    wanted = "ptrace process_vm_readv pidfd_getfd mount unshare setns bpf keyctl add_key request_key perf_event_open userfaultfd"
+    assert {
+        *wanted.split(),
+        "kexec_load",
+        "init_module",
+        "open_by_handle_at",
+        "io_uring_setup",
+    } <= calls.REFUSED_CALLS.keys()
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(("network", "namespaces"), FORMS)
 def test_no_program_may_make_these_calls(machine: str, network: bool, namespaces: bool) -> None:
