@@ -393,10 +393,8 @@ async def open_bot(
             else None
         )
         leases = InProcessLease(store, partial(session_tape, workspace), workers.may_take if workers else None)
-        directory, owner_chat = (
-            ChannelDirectory(channel_runtimes, texts),
-            OwnerChat(channel_runtimes, BUDGET_TAPE, texts),
-        )
+        directory = ChannelDirectory(channel_runtimes, texts)
+        owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
         projections, restart, renewal = ProjectionRunner(find_shared(base_store)), asyncio.Event(), _ToolRenewal()
         open_tape_of = partial(_session_tape, store, installed.references, workspace)
         read_session = session_reader(open_tape_of, may_read, partial(first_session, store))
@@ -479,13 +477,12 @@ async def open_bot(
             return await watch.report(role, direct=direct, own=own, texts=texts)
 
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
-        services = [service for feature in bot_features.lasting for service in feature.services]
         context = CommandContext(
             base_store,
             workspace,
             now,
             new_id,
-            services=services,
+            services=[service for feature in bot_features.lasting for service in feature.services],
             is_running=True,
             is_daemon=is_daemon,
             home=home.path,
@@ -506,11 +503,15 @@ async def open_bot(
             is_quarantined=restored is not None,
         )
         deps, toolbox = build_session_deps(settings, shared, models.in_use)
-        links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
-        requests = base_store.requests if isinstance(base_store, SharesRequests) else None
-        app_runtime = AppRuntime(links, deps, open_tape_of, group, workers, requests=requests)
-        runtime = _begin(workers, app_runtime, leases)
-        _follow_others(projections, lessons, runtime)
+        runtime = AppRuntime(
+            {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()},
+            deps,
+            open_tape_of,
+            group,
+            workers,
+            requests=base_store.requests if isinstance(base_store, SharesRequests) else None,
+        )
+        _join_others(workers, runtime, leases, projections, lessons)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(
                 runtime,
@@ -581,12 +582,6 @@ def _share_turns(
     )
 
 
-def _begin(workers: ChatWorkers | None, runtime: AppRuntime, leases: InProcessLease) -> AppRuntime:
-    if workers is not None:
-        workers.begin(runtime, leases)
-    return runtime
-
-
 def _permission_waiter(store: TapeStore, workers: ChatWorkers | None) -> Callable[[], Awaitable[None]]:
     """Return the function that waits before each sending until this process may send, and note that it did."""
     has_room = room_waiter(store)
@@ -604,8 +599,16 @@ def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: st
     return tape_service(store, session_tape(workspace, session), session, references=references)
 
 
-def _follow_others(projections: ProjectionRunner, lessons: ModelLessons, runtime: AppRuntime) -> None:
-    """Let what is no projection follow what other processes write."""
+def _join_others(
+    workers: ChatWorkers | None,
+    runtime: AppRuntime,
+    leases: InProcessLease,
+    projections: ProjectionRunner,
+    lessons: ModelLessons,
+) -> None:
+    """Share the turns, and let what is no projection follow what other processes write."""
+    if workers is not None:
+        workers.begin(runtime, leases)
     projections.watch(MODELS_TAPE, lessons.load)
     projections.watch_erasures(runtime.forget_windows)
 

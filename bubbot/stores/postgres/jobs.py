@@ -423,7 +423,9 @@ class _Manager(JobManager):
 
 
 async def _try_lock(conn: psycopg.AsyncConnection[TupleRow], name: str) -> bool:
-    cursor = await conn.execute("SELECT pg_try_advisory_lock(hashtextextended(current_schema() || ':alone:' || %s, 2))", (name,))
+    cursor = await conn.execute(
+        "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || ':alone:' || %s, 2))", (name,)
+    )
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 
