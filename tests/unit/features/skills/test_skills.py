@@ -452,6 +452,20 @@ class TestShell:
         assert not left.parent.exists()
 
 
+async def test_a_folder_that_is_not_trusted_any_more_is_off(tmp_path: Path, memory_store: InMemoryStore) -> None:
+    libraries = [SkillLibrary(tmp_path / "home", [str(tmp_path / "root")])]
+    service = SkillService(
+        lambda: libraries[-1],
+        lambda name: TapeService(memory_store, name, now=SteppingClock(), new_id=CountingIds()),
+        is_on=lambda: True,
+    )
+    folder = libraries[0].read(write_skill(tmp_path / "root"))
+    await service.install(folder, source=Source.OWN, by="terminal")
+    assert [*await service.list_usable()] == ["pdf-forms"]
+    libraries.append(SkillLibrary(tmp_path / "home"))
+    assert [*await service.list_usable()] == []
+
+
 def test_a_word_that_has_no_end_is_cut_too() -> None:
     line = catalogue.render_line(_fact(about="技" * 400))
     assert estimate_tokens(line) <= catalogue.LINE_TOKENS
