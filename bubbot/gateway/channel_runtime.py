@@ -108,6 +108,9 @@ class ChannelRuntime:
     shared: SharedTurns | None = None
     gate: InboundGate = field(init=False)
     is_cancelled: bool = False
+    _order: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _readings: int = 0
+    _last_read: int = 0
 
     def open_gate(
         self,
@@ -168,9 +171,20 @@ class ChannelRuntime:
     async def receive(self, event: ChannelEvent) -> bool | str | None:
         """Pass an event of the channel to the current gate."""
         if self.read_on is not None:
-            await self.read_on()
-            self.limiter.load(await self.inbox.read_others())
+            await self._read_others(self.read_on)
         return await self.gate.receive(event)
+
+    async def _read_others(self, read_on: Callable[[], Awaitable[None]]) -> None:
+        """Read on for an event; events that come meanwhile share the next reading, and keep their order."""
+        begun = self._readings
+        async with self._order:
+            if self._last_read > begun:  # it began after this event had come
+                return
+            self._readings += 1
+            number = self._readings
+            await read_on()
+            self.limiter.load(await self.inbox.read_others())
+            self._last_read = number
 
     async def notify(self, outbound: Outbound) -> None:
         """Send a notice that is not in the outbox; in the background, if answers are delivered so.

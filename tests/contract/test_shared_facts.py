@@ -18,7 +18,7 @@ from bubbot.features.budget.settings import BudgetSettings
 from bubbot.gateway.limits import PersonLimits
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import ChatMigration
+from bubbot.ports.channel import ChatMigration, Inbound, Sender
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import timestamp
@@ -94,6 +94,22 @@ class TestAccess:
             await second.say("two", MEMBER, "55")
             said = [entry.payload.get("content") for entry in await second.entries(MEMBER) if entry.kind == "message"]
             assert [text for text in said if text in ("one", "two")] == ["one", "two"]
+
+    async def test_messages_that_come_at_once_are_taken_in_their_order(
+        self, tmp_path: Path, postgres_address: str
+    ) -> None:
+        async with pair(tmp_path, postgres_address) as (first, _):
+            now, people = timestamp(datetime.now(UTC)), [OWNER, MEMBER]
+            inbounds = [
+                Inbound("tg", f"x{number}", people[number % 2], Sender(people[number % 2]), f"say {number}", now)
+                for number in range(40)
+            ]
+            runtime = first.daemon.bot.channel_runtimes["tg"]
+            async with asyncio.TaskGroup() as group:
+                for inbound in inbounds:
+                    group.create_task(runtime.receive(inbound))
+            keys = [entry.key for entry in await first.entries("bubbot/inbox/tg") if (entry.key or "").startswith("x")]
+            assert keys == [inbound.external_id for inbound in inbounds]
 
     async def test_the_messages_of_a_person_count_wherever_they_were_received(
         self, tmp_path: Path, postgres_address: str
