@@ -42,6 +42,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "tape size": [("tape", "size"), ("tape", "size", "--json")],
     "tape gc": [("tape", "gc", "--dry-run"), ("tape", "gc", "--older", "0", "--dry-run")],
     "tape repair": [("tape", "repair")],
+    "store add-tenant": [("store", "add-tenant", "evil\x1b[2J")],
+    "store add-auditor": [("store", "add-auditor", "--tenant", "evil\x9b")],
     "tape index": [("tape", "index")],
     "tape archive": [("tape", "archive", "stdin:gone"), ("tape", "archive", "no\x1b[2Jtape")],
     "tape import": [
