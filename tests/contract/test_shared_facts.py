@@ -10,7 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
+from unittest.mock import patch
 
+from bubbot.app import bot as bot_module
 from bubbot.app.forgetting import finish_forgetting
 from bubbot.arguments.fields import NoArguments
 from bubbot.errors import CommandRefused
@@ -43,13 +45,14 @@ POSTING: Mapping[str, Any] = MappingProxyType(
 async def pair(
     folder: Path, address: str, script: Mapping[str, Any] | None = None, *sections: SettingsSection, **options: Any
 ) -> AsyncIterator[tuple[Family, Family]]:
-    """Run two bots on one server."""
+    """Run two bots on one server. Each runs the turns of what it received, so that a test says who does what."""
     one, two = ScriptedModel(script), ScriptedModel(script)
-    async with (
-        family(folder / "a", one, *sections, agents={}, store=address) as first,
-        family(folder / "b", two, *sections, agents={}, store=address, **options) as second,
-    ):
-        yield first, second
+    with patch.object(bot_module, "_share_turns", lambda *_arguments, **_named: None):
+        async with (
+            family(folder / "a", one, *sections, agents={}, store=address) as first,
+            family(folder / "b", two, *sections, agents={}, store=address, **options) as second,
+        ):
+            yield first, second
 
 
 async def order(bot: Family, text: str) -> list[str]:

@@ -46,6 +46,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
         ("tape", "copy", "no\x1b[2J.db", "new\x1b[2J"),
         ("tape", "copy", "postgresql://x\x1b[2J@127.0.0.1:9/x", "y"),
     ],
+    "store add-tenant": [("store", "add-tenant", "evil\x1b[2J")],
+    "store add-auditor": [("store", "add-auditor", "--tenant", "evil\x9b")],
     "tape index": [("tape", "index")],
     "tape archive": [("tape", "archive", "stdin:gone"), ("tape", "archive", "no\x1b[2Jtape")],
     "tape import": [
