@@ -10,7 +10,7 @@ import pytest
 
 from bubbot.errors import BubbotError
 from bubbot.stores.postgres.jobs import queue_name
-from bubbot.stores.postgres.schema import JOBS_SCHEMA, MIGRATIONS, SCHEMA
+from bubbot.stores.postgres.schema import MIGRATIONS, SCHEMA
 from bubbot.stores.postgres.store import PostgresStore
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch
@@ -35,7 +35,7 @@ def second(postgres_address: str) -> Iterator[psycopg.Connection[Any]]:
 def jobs(conn: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
     """Return chat, queue, status and arguments of all jobs."""
     return conn.execute(
-        f"SELECT lock, queue_name, status, args FROM {JOBS_SCHEMA}.procrastinate_jobs ORDER BY id"
+        "SELECT lock, queue_name, status, args FROM bubbot_jobs.procrastinate_jobs ORDER BY id"
     ).fetchall()
 
 
@@ -45,7 +45,7 @@ def wake(conn: psycopg.Connection[Any], *chats: str, queue: str = "telegram", ag
 
 def worker(conn: psycopg.Connection[Any], home: str = "0123456789ab") -> int:
     """Begin a worker; return its number."""
-    conn.execute(f"SET search_path = {JOBS_SCHEMA}")
+    conn.execute("SET search_path = bubbot, bubbot_jobs")
     row = conn.execute("SELECT worker_id FROM procrastinate_register_worker_v1()").fetchone()
     assert row is not None
     conn.execute(f"SELECT {SCHEMA}.begin_worker(%s, %s, 'host', 1, '0', 2)", (row[0], home))
@@ -54,7 +54,7 @@ def worker(conn: psycopg.Connection[Any], home: str = "0123456789ab") -> int:
 
 def fetch(conn: psycopg.Connection[Any], number: int, *queues: str) -> Any:
     """Let a worker take a job; return its chat."""
-    conn.execute(f"SET search_path = {JOBS_SCHEMA}")
+    conn.execute("SET search_path = bubbot, bubbot_jobs")
     row = conn.execute(
         "SELECT lock FROM procrastinate_fetch_job_v2(%s, %s)", ([*queues] or ["telegram"], number)
     ).fetchone()
@@ -64,7 +64,7 @@ def fetch(conn: psycopg.Connection[Any], number: int, *queues: str) -> Any:
 def silence(conn: psycopg.Connection[Any], number: int) -> None:
     """Let a worker have been silent for longer than its lease, on a server that runs for long."""
     conn.execute(
-        f"UPDATE {JOBS_SCHEMA}.procrastinate_workers SET last_heartbeat = now() - interval '1 hour' WHERE id = %s",
+        "UPDATE bubbot_jobs.procrastinate_workers SET last_heartbeat = now() - interval '1 hour' WHERE id = %s",
         (number,),
     )
 
