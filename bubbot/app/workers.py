@@ -213,7 +213,7 @@ class ChatWorkers:
 
         self.standing_by.add(channel.name)
         try:
-            await self.jobs.run_alone(channel.name, receive)
+            await self._shares.keep(f"receiving on {channel.name}", receive)
         finally:
             self.standing_by.discard(channel.name)
 

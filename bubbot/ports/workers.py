@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from bubbot.ports.turn import AcceptedInbound, TurnResult
+from bubbot.tape.store import SharesWriting
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,6 @@ class ChatJobs(Protocol):
         """Keep everybody from working on a chat during a block; wait for who does."""
         ...
 
-    async def run_alone(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` while no other process runs what has this name; wait for one that does. Begin again once it was lost."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -128,7 +125,7 @@ class Worker:
 
 
 @runtime_checkable
-class SharesTurns(Protocol):
+class SharesTurns(SharesWriting, Protocol):
     """A store whose processes share the turns of its sessions."""
 
     def open_jobs(self, options: JobOptions) -> ChatJobs:

@@ -181,7 +181,7 @@ async def test_another_receives_if_the_one_that_polls_freezes(tmp_path: Path, po
             platform.say(person, "anybody here?")
             await platform.until(lambda: platform.answers(person), WAIT)
             workers.thaw("one")
-            await workers.logged("one", "action=worker.not_receiving")
+            await workers.logged("one", "action=work.lost")
             platform.say(person, "and now?")
             await platform.until(lambda: len(platform.answers(person)) >= 2, WAIT)
             assert platform.answers(person) == ["You said: anybody here?", "You said: and now?"], workers.log

@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from hashlib import md5
 from typing import Any
@@ -163,36 +163,6 @@ class PostgresJobs:
         finally:
             del self._holds[name]
             events[1].set()
-
-    async def run_alone(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """See `ChatJobs.run_alone`. A lock of a connection is its right, which the server ends if nobody asks it for a lease."""
-        lease = self._options.lease_seconds
-        while True:
-            running: asyncio.Future[None] | None = None
-            try:
-                async with await psycopg.AsyncConnection.connect(autocommit=True, **self._parameters) as conn:
-                    await self._begin_session(conn)
-                    await conn.execute(f"SET idle_session_timeout = {round(lease * 1000)}")
-                    while not await _try_lock(conn, name):  # noqa: ASYNC110 - another process may have it
-                        await asyncio.sleep(min(MAX_SWEEP_SECONDS, lease / BEATS_PER_LEASE))
-                    running = asyncio.ensure_future(work())
-                    while not (await asyncio.wait([running], timeout=lease / BEATS_PER_LEASE))[0]:
-                        async with asyncio.timeout(lease / 2):
-                            await conn.execute("SELECT 1")
-                    return await running
-            except (psycopg.Error, TimeoutError) as error:
-                if running is not None and running.done() and running.exception() is error:
-                    raise
-                if running is not None:
-                    log.warning(
-                        "the right to receive was lost, another process may receive: %s", type(error).__name__,
-                        extra={"action": "worker.not_receiving", "channel": name},
-                    )  # fmt: skip
-            finally:
-                if running is not None and not running.done():
-                    running.cancel()
-                    await asyncio.wait([running])
-            await asyncio.sleep(RETRY_SECONDS)
 
     def queue_of(self, chat: str) -> str:
         """Return the queue of the workers that can run a chat."""
@@ -423,14 +393,6 @@ class _Manager(JobManager):
             with suppress(ConnectorException):
                 await self.connector.listen_notify(on_notification=pass_on, channels=(_ANY_QUEUE, _WORK))
             await asyncio.sleep(RETRY_SECONDS)
-
-
-async def _try_lock(conn: psycopg.AsyncConnection[TupleRow], name: str) -> bool:
-    cursor = await conn.execute(
-        "SELECT pg_try_advisory_lock(hashtextextended(current_schema() || ':alone:' || %s, 2))", (name,)
-    )
-    row = await cursor.fetchone()
-    return row is not None and bool(row[0])
 
 
 def queue_name(chat: str) -> str:

@@ -22,6 +22,7 @@ from bubbot.stores.postgres.connections import (
     ServerAddress,
     ServerLost,
     adapt,
+    is_lost,
     session_statements,
     translate_error,
 )
@@ -92,13 +93,15 @@ class ServerLocks:
                     autocommit=True, **self._address.parameters
                 )
             except psycopg.Error as error:
-                raise translate_error(error) from error
+                await _wait_for_server(error)
+                continue
             try:
                 try:
                     await _begin_session(conn)
                     await self._lock(conn, name, wait=0, silence=SILENCE_SECONDS)
                 except psycopg.Error as error:
-                    raise translate_error(error) from error
+                    await _wait_for_server(error)
+                    continue
                 if await _run_while_held(conn, name, work):
                     return
             finally:
@@ -120,6 +123,13 @@ class ServerLocks:
     async def aclose(self) -> None:
         async with self._opening:
             await self._pool.close()
+
+
+async def _wait_for_server(error: psycopg.Error) -> None:
+    """Wait a moment if the server went away: whoever writes says so. Raise another error."""
+    if not is_lost(error):
+        raise translate_error(error) from error
+    await asyncio.sleep(BEAT_SECONDS)
 
 
 async def _begin_session(conn: psycopg.AsyncConnection[TupleRow]) -> None:
