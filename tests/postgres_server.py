@@ -111,7 +111,7 @@ def shared_server(run_folder: Path, programs: Path, *settings: str) -> Iterator[
 def restart_server(run_folder: Path) -> None:
     """Restart the server of a run as `pg_ctl restart -m immediate` does; return once it takes connections again.
 
-    Only for a run whose other tests use another server.
+    Only for a run whose other tests use another server; and one restart after the other.
     """
     state = run_folder / "postgres.json"
     before = json.loads(state.read_text(encoding="utf-8"))

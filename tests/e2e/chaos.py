@@ -21,7 +21,7 @@ from typing import Any
 from bubbot.settings.sections import StoreSettings
 from tests.e2e import acting_feature
 from tests.e2e.chaos_provider import CALL_TOKENS, ChaosProvider, chaos_provider
-from tests.e2e.daemon import WAIT, Daemon, started
+from tests.e2e.daemon import Daemon, started
 from tests.e2e.hurried import BOT
 from tests.e2e.platforms import OnDiscord, OnTelegram, Platform
 from tests.fakes.botapi.gatherings import Gathering
@@ -32,6 +32,8 @@ from tests.fakes.effect_server import EffectServer, effect_server
 from tests.postgres_server import copied_database, find_programs, make_template, restart_server, shared_server
 
 LEASE_SECONDS = 3
+START_SECONDS = 120.0
+"""Seconds that a worker may take to run, or to answer its first messages."""
 STARTED = "action=run.started"
 UNLIMITED: Mapping[str, Any] = {"messages_per_minute": 0, "messages_per_hour": 0, "bytes_per_day": 0}
 QUICK_RECOVERY = "recovery_init_sync_method=syncfs"
@@ -102,7 +104,7 @@ class Worker:
         """Start a process, and wait until it runs."""
         before = self.log.count(STARTED)
         await self.start()
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(START_SECONDS):
             while self.log.count(STARTED) == before:
                 assert not self.has_ended(), self.log[-3000:]
                 await asyncio.sleep(0.05)
@@ -139,6 +141,7 @@ class Chaos:
         url: of the database.
         spenders: the seats of each scope, by the scope's name; they are not among `seats`.
         counts: what was done to the workers and the server.
+        restarting: held while the server restarts.
     """
 
     folder: Path
@@ -151,6 +154,7 @@ class Chaos:
     seats: list[Seat] = field(default_factory=list)
     spenders: dict[str, list[Seat]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    restarting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def platforms(self) -> Sequence[Platform]:
@@ -217,14 +221,14 @@ class Chaos:
         await worker.run()
         seat.say("act warm")
         await seat.platform.until(
-            lambda: any("Always" in keys for keys in seat.platform.buttons(seat.room).values()), WAIT
+            lambda: any("Always" in keys for keys in seat.platform.buttons(seat.room).values()), START_SECONDS
         )
         await self._until(lambda: "answer to <act warm>" in seat.texts())
         for message, keys in seat.platform.buttons(seat.room).items():
             seat.platform.press(seat.room, message, keys["Always"])
         await self._until(lambda: any(text.startswith("followed") for text in seat.texts()))
 
-    async def _until(self, true: Callable[[], object], seconds: float = WAIT) -> None:
+    async def _until(self, true: Callable[[], object], seconds: float = START_SECONDS) -> None:
         await self.telegram.until(true, seconds)
 
     async def talk(self, messages: int, seconds: float, rng: random.Random) -> None:
@@ -276,7 +280,8 @@ class Chaos:
         worker = rng.choice(self.workers)
         self.counts[what] += 1
         if what == "restart":
-            await asyncio.to_thread(restart_server, self.folder)
+            async with self.restarting:
+                await asyncio.to_thread(restart_server, self.folder)
         elif what == "kill":
             await worker.kill()
             await asyncio.sleep(rng.random() * 2)

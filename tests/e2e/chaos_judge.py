@@ -19,8 +19,7 @@ from tests.approving import CARD
 from tests.e2e import bot
 from tests.e2e.chaos import LIMIT_TOKENS, Chaos, Seat
 from tests.e2e.chaos_provider import CALL_TOKENS
-from tests.e2e.kill_harness import GAVE_UP
-from tests.e2e.kill_talk import BARE
+from tests.e2e.kill_talk import BARE, GAVE_UP
 from tests.e2e.platforms import MARK
 
 SETTLE_SECONDS = 240.0
@@ -225,7 +224,7 @@ def _answers(seat: Seat) -> list[str]:
 
 
 def _count_given_up(seat: Seat) -> int:
-    return sum(bool(GAVE_UP.search(text)) for text in seat.texts())
+    return sum(GAVE_UP in text for text in seat.texts())
 
 
 def _missing(seat: Seat, answers: Sequence[str], given_up: int) -> int:
@@ -265,7 +264,7 @@ def _judge_seat(seat: Seat, repeats: set[tuple[str, str]], found: Verdict, *, is
         elif not (
             ANSWER.fullmatch(text)
             or CARD.search(text.replace("*", ""))
-            or GAVE_UP.search(text)
+            or GAVE_UP in text
             or text.startswith(GREETINGS)
         ):
             found.odd.append(f"{place}: {text!r} stands in the chat")

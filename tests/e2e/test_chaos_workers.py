@@ -18,8 +18,8 @@ WORKERS = 1
 
 @pytest.mark.timeout(300)
 async def test_workers_that_are_killed_and_frozen_keep_every_promise(tmp_path: Path) -> None:
-    async with chaos(tmp_path, workers=WORKERS, chats=20, spenders=1) as stage:
-        found = await live(stage, messages=100, seconds=20, times=6, seed=1)
+    async with chaos(tmp_path, workers=WORKERS, chats=10, spenders=1) as stage:
+        found = await live(stage, messages=60, seconds=12, times=5, seed=1)
     assert found.faults() == {}, show(stage, found)
 
 
