@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import socket
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -45,6 +46,12 @@ class Home:
                 raise ConfigError(
                     f"The home {name} has a name that is not UTF-8: rename the folder, {_ELSEWHERE}."
                 ) from error
+
+    @property
+    def identity(self) -> str:
+        """A text that tells this home apart from all others, on any machine, while it exists."""
+        folder = self.path.stat()
+        return f"{socket.gethostname()}:{folder.st_dev}:{folder.st_ino}:{self.path.resolve()}"
 
     @property
     def database(self) -> Path:

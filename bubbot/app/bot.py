@@ -27,6 +27,7 @@ from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
 from bubbot.app.tapes import new_id, now, tape_service
 from bubbot.app.turns import TurnServices, build_session_deps
+from bubbot.app.workers import ChatWorkers
 from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
 from bubbot.feature import FeatureFactory, Kernel
@@ -50,6 +51,7 @@ from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.ports.workers import SharesTurns
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.context.strategy import ContextStrategy
 from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
@@ -110,6 +112,7 @@ class Bot:
         group: owns every long-lived task.
         turn_services: the services of turns.
         restart: set once it has to start again.
+        workers: shares the turns with other processes; None: this one runs all.
     """
 
     store: TapeStore
@@ -127,6 +130,7 @@ class Bot:
     wrappers: PortWrappers
     health_collector: HealthCollector
     restart: asyncio.Event
+    workers: ChatWorkers | None = None
 
     @property
     def models(self) -> SessionModels:
@@ -225,7 +229,16 @@ class Bot:
         return self.channel_runtime.resume(open_work, session)
 
     async def recover_all(self) -> int:
-        """Resume everything that an earlier process left open on these channels; return the number of messages."""
+        """Resume everything that an earlier process left open on these channels; return the number of messages.
+
+        If processes share the turns, their jobs say what is open.
+        """
+        if self.workers is not None:
+            self.runtime.deps.agents.log_unknown_names()
+            await self.features.on_recovered()
+            for channel_runtime in self.channel_runtimes.values():
+                await channel_runtime.gate.admit()
+            return 0
         open_work = await self._find_open_work()
         self.runtime.deps.agents.log_unknown_names()
         for channel_runtime in self.channel_runtimes.values():
@@ -373,6 +386,19 @@ async def open_bot(
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
+        workers = None
+        if is_daemon and isinstance(base_store, SharesTurns):
+            workers = ChatWorkers(
+                base_store,
+                store,
+                leases,
+                channel_runtimes,
+                workspace,
+                local_channel=STDIN,
+                home=home.identity,
+                places=turns_at_once(settings),
+                lease_seconds=settings.store.lease,
+            )
         directory = ChannelDirectory(channel_runtimes, texts)
         owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
         projections, restart, renewal = ProjectionRunner(), asyncio.Event(), _ToolRenewal()
@@ -440,11 +466,12 @@ async def open_bot(
             clock_and_ids,
             kernel.zone,
             restored,
-            room_waiter(base_store),
-            bot_features.around_delivery,
+            _permission_waiter(base_store, workers),
+            [*bot_features.around_delivery, *([workers.around_delivery()] if workers else [])],
             projections,
             installed.references,
             leases,
+            workers,
         )
         channel_runtimes |= {
             channel_runtime.channel.name: channel_runtime for channel_runtime in await build_channels(maker)
@@ -480,11 +507,16 @@ async def open_bot(
             leases,
             context,
             wrappers.tools,
+            [workers.around_tool()] if workers else [],
             is_quarantined=restored is not None,
         )
         deps, toolbox = build_session_deps(settings, shared, models.in_use)
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
-        runtime = AppRuntime(links, deps, partial(_session_tape, store, installed.references, workspace), group)
+        runtime = AppRuntime(
+            links, deps, partial(_session_tape, store, installed.references, workspace), group, workers
+        )
+        if workers is not None:
+            workers.begin(runtime)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(
                 runtime,
@@ -522,6 +554,7 @@ async def open_bot(
                 wrappers,
                 watch,
                 restart,
+                workers,
             )
         )
 
@@ -536,6 +569,19 @@ async def _open_store(settings: StoreSettings, home: Home, room_retry: float | N
                 raise
             log.error("disk full, waiting for room to start: %s", error, extra={"action": "store.full"})  # noqa: TRY400
             await asyncio.sleep(room_retry)
+
+
+def _permission_waiter(store: TapeStore, workers: ChatWorkers | None) -> Callable[[], Awaitable[None]]:
+    """Return the function that waits before each sending until this process may send, and note that it did."""
+    has_room = room_waiter(store)
+    if workers is None:
+        return has_room
+
+    async def wait() -> None:
+        await has_room()
+        await workers.wait_while_lost()
+
+    return wait
 
 
 def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: str, session: str) -> TapeService:

@@ -22,6 +22,7 @@ from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, Comman
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.session_names import first_session
 from bubbot.ports.store import no_wait_for_room
+from bubbot.ports.workers import SharedTurns
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.fact import Cited
@@ -57,6 +58,7 @@ class ChannelFactory:
         projections: the projections of this process.
         references: the declared references of entries.
         leases: the leases of this process; None if nothing is sent.
+        shared: the turns that other processes run, too; None: this one runs all.
     """
 
     store: TapeStore
@@ -73,6 +75,7 @@ class ChannelFactory:
     projections: ProjectionRunner = field(default_factory=ProjectionRunner)
     references: ReferenceRegistry = OWN_REFERENCES
     leases: SessionLease | None = None
+    shared: SharedTurns | None = None
 
     def open_tape(self, tape: str) -> TapeService:
         """Return a tape that belongs to no session."""
@@ -143,4 +146,5 @@ class ChannelFactory:
             hold=hold,
             wait_for_room=self.wait_for_room,
             around_delivery=self.around_delivery,
+            shared=self.shared,
         )

@@ -25,7 +25,7 @@ from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.daily_digest import DailyDigest
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.facts import HomeRestored
-from bubbot.gateway.manager import ChannelManager
+from bubbot.gateway.manager import ChannelManager, receive_at_once
 from bubbot.home import Home
 from bubbot.ports.channel import Outbound, SupportsWebhook
 from bubbot.ports.settings import ChangesSettings
@@ -184,7 +184,12 @@ async def open_daemon(
         app.turn_services.texts.read_all()
         for name in () if app.channel_factory.restore_fact else configured:
             await app.channel_runtimes[name].inbox.record_begin(timestamp(now()))
-        manager = ChannelManager(app.channel_runtimes, app.runtime, Backoff(random.random))
+        manager = ChannelManager(
+            app.channel_runtimes,
+            app.runtime,
+            Backoff(random.random),
+            app.workers.receive if app.workers else receive_at_once,
+        )
         app.health_collector.channel_states = lambda: (
             {name: manager.states.get(name, "") for name in app.channel_runtimes if name != remote.name},
             manager.refusals,

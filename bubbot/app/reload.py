@@ -331,6 +331,10 @@ class Reloader:
         app, channel_runtime = self._daemon.bot, self._daemon.bot.channel_runtimes[name]
         if added:
             await channel_runtime.inbox.record_begin(timestamp(now()))
+        if app.workers is not None:
+            await app.workers.wake_idle()
+            return
+        if added:
             open_work = await find_open_work(
                 app.store,
                 {name: channel_runtime.inbox},

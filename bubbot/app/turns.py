@@ -20,6 +20,7 @@ from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.previews import PreviewSink
+from bubbot.middleware import AroundTool
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.agents import AgentDirectory, OnlyTheBot
 from bubbot.ports.health import HealthReport
@@ -55,6 +56,7 @@ class TurnServices:
         leases: the leases of this process.
         command_context: the context of commands.
         tools: tools in addition to those of the features.
+        around_tool: the innermost middleware of tools.
         is_quarantined: the home is a copy; the original bot may have acted since.
     """
 
@@ -69,6 +71,7 @@ class TurnServices:
     leases: SessionLease
     command_context: CommandContext
     tools: Sequence[Tool] = ()
+    around_tool: Sequence[AroundTool] = ()
     is_quarantined: bool = False
 
 
@@ -169,7 +172,7 @@ def _build_loop(
         tools,
         ToolLimits(settings.tools.timeout, settings.tools.result_limit, may_repeat_effects=not services.is_quarantined),
         show,
-        around_tool=[around for feature in features for around in feature.around_tool],
+        around_tool=[*(around for feature in features for around in feature.around_tool), *services.around_tool],
     )
     runner = ModelRunner(
         composer,

@@ -40,6 +40,7 @@ from bubbot.ports.health import HealthReport
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.ports.workers import SharedTurns
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.attachments import refuse_fetch
 from bubbot.runtime.queue import QueuePolicy
@@ -86,6 +87,7 @@ class ChannelRuntime:
         strangers: counts the ignored messages of strangers.
         previews: shows running turns; None if the channel cannot.
         held_messages: merged messages that are not delivered yet; None if messages are delivered at once.
+        shared: says which messages this process delivers; None: all.
         is_cancelled: true after `cancel`; remaining messages are durable, and the runtime that replaces this one
             delivers them.
     """
@@ -101,6 +103,7 @@ class ChannelRuntime:
     strangers: StrangerCounter
     previews: ShowsPreviews | None = None
     held_messages: list[OutboxMessage] | None = None
+    shared: SharedTurns | None = None
     gate: InboundGate = field(init=False)
     is_cancelled: bool = False
 
@@ -179,6 +182,8 @@ class ChannelRuntime:
         """Hold, queue or send a merged message, as the policy requires."""
         if self.is_cancelled:
             return
+        if self.shared is not None and not self.shared.takes(self.channel.name, message.session, message.id):
+            return  # whoever has the chat delivers it
         if self.held_messages is not None:
             self.held_messages.append(message)
         elif self.policy.deliver_in_background:
@@ -226,6 +231,7 @@ async def make_channel_runtime(
     hold: bool = False,
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
     around_delivery: Sequence[AroundDelivery] = (),
+    shared: SharedTurns | None = None,
 ) -> ChannelRuntime:
     """Build a channel runtime without its gate, which needs the app runtime. Read the moved chats from the inbox.
 
@@ -233,6 +239,7 @@ async def make_channel_runtime(
         hold: keep answers in `ChannelRuntime.held_messages` instead of delivering them.
         wait_for_room: see `Deliverer`.
         around_delivery: see `Deliverer`.
+        shared: see `ChannelRuntime`.
     """
     moves = await inbox.read_migrations()
     if policy.admission is not None:
@@ -282,7 +289,18 @@ async def make_channel_runtime(
         limiter.load(await inbox.recent_messages(now() - ONE_DAY))
     strangers = StrangerCounter(channel.name)
     return ChannelRuntime(
-        channel, inbox, outbox, link, deliverer, policy, moves, limiter, strangers, previews, [] if hold else None
+        channel,
+        inbox,
+        outbox,
+        link,
+        deliverer,
+        policy,
+        moves,
+        limiter,
+        strangers,
+        previews,
+        [] if hold else None,
+        shared,
     )
 
 

@@ -495,11 +495,11 @@ class InboundGate:
 
     def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound that an earlier process accepted."""
-        return self._runtime.submit(accepted)
+        return self._runtime.queue(accepted)
 
     def resume_change(self, change: TapeChange) -> None:
         """Queue a change that an earlier process recorded."""
-        self._runtime.submit_change(change)
+        self._runtime.queue_change(change)
 
     def _find_overtaken(self, inbound: Inbound) -> tuple[bool, int] | None:
         """Return the `AppRuntime.session_activity` that a stop or a status overtakes; None if the session is idle."""

@@ -58,18 +58,22 @@ from bubbot.ports.channel import (
     Sender,
     UnparsedUpdate,
 )
+from bubbot.ports.inbox import InboundsDone
 from bubbot.ports.session_names import ChatMoved
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
 from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import NewId, TapeService
+from bubbot.tape.shards import chat_of
 
 log = logging.getLogger(__name__)
 E = TypeVar("E")
 UNREADABLE_ERRORS = (TypeError, KeyError, AttributeError, ValueError)
 """Errors that values of wrong types raise."""
+MAX_OUTCOMES_READ = 200
+"""Newest facts about finished inbounds to search for one."""
 MAX_WAITING_CHARS = 4_000
 """Characters of a stranger's message that are stored until the stranger is let in."""
 
@@ -88,6 +92,7 @@ class Inbox:
         self._open = [projections.project(INBOX_PROJECTION, shard) for shard in tape.shards()]
         self._migrations = projections.project(MIGRATIONS_PROJECTION, tape)
         self._newest_ids: dict[str, int] = {}
+        self._chats: dict[str, dict[int, str]] = {}
         self.languages = PersonLanguages(tape.shards())
         self.on_accepted: Callable[[], None] = lambda: None
         """Called for each new inbound once it is durable."""
@@ -142,7 +147,7 @@ class Inbox:
     ) -> TapeEntry | None:
         """Append the entry, which contains the nonce; return None if its key is stored already."""
         tape = self._tape.shard(session)
-        stored = (await tape.append([entry], if_absent=True, other_tapes=also))[0]
+        stored = (await tape.append([entry], if_absent=True, other_tapes=also, wakes=session))[0]
         if stored.meta.get("accept") != nonce:
             return None
         self._newest_ids[tape.name] = stored.id
@@ -265,6 +270,40 @@ class Inbox:
         """Return the changes that are not on their session tapes yet, those of a chat oldest first."""
         found = _read_each(change_from, await self._read_open(MESSAGE_CHANGED))
         return tuple(TapeChange(entry.id, change) for entry, _, change in found)
+
+    async def open_of(self, chat: str) -> tuple[AcceptedInbound | TapeChange, ...]:
+        """Return the open inbounds and changes of one chat, with all its threads, in order of arrival."""
+        tape = self._tape.shard(chat)
+        projected = next(each for each, shard in zip(self._open, self._tape.shards(), strict=True) if shard is tape)
+        items = await projected.catch_up()
+        known = self._chats.get(tape.name, {})
+        ids = [number for number in items if known.get(number, chat) == chat]
+        self._chats[tape.name] = known = {number: known[number] for number in items if number in known}
+        if not ids:
+            return ()
+        found: list[AcceptedInbound | TapeChange] = []
+        for entry in (await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(ids))))]))[0]:
+            if entry.erased or entry.id not in items:
+                continue
+            known[entry.id] = chat_of(text_field(entry.data, "session"))
+            if known[entry.id] != chat:
+                continue
+            item = items[entry.id]
+            if entry.name == RECEIVED:
+                read = _read_each(inbound_from, [(entry, item)])
+                found += [AcceptedInbound(entry.id, each, item.attempts, item.turn) for _, _, each in read]
+            else:
+                found += [TapeChange(entry.id, each) for _, _, each in _read_each(change_from, [(entry, item)])]
+        return tuple(found)
+
+    async def find_outcome(self, session: str, inbound: int) -> InboundsDone | None:
+        """Return how an inbound of a session was finished; None if it is open, or was finished long ago."""
+        tape = self._tape.shard(session)
+        query = TapeQuery(
+            tape.name, kinds=(Kind.EVENT,), names=InboundsDone.EVENTS, newest=True, limit=MAX_OUTCOMES_READ
+        )
+        facts = [InboundsDone.of(entry) for entry in (await tape.fetch([query]))[0] if not entry.erased]
+        return next((fact for fact in facts if inbound in fact.inbounds), None)
 
     async def _read_open(self, name: str) -> list[tuple[TapeEntry, OpenInbound]]:
         """Read the open entries with this name, except erased ones."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import ChannelRefused
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.health.snapshot import ChannelStatus
 from bubbot.gateway.outbound import CreateTask
+from bubbot.ports.channel import Channel
 from bubbot.runtime.app import AppRuntime
 
 log = logging.getLogger(__name__)
+
+Receiving: TypeAlias = Callable[[Channel, Callable[[], Awaitable[None]]], Awaitable[None]]
+"""Runs the receiving of a channel while it is this process that has to receive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,23 @@ class ShutdownTimeouts:
         return self.turns + self.deliveries * (3 + channels)
 
 
+async def receive_at_once(_channel: Channel, run: Callable[[], Awaitable[None]]) -> None:
+    """Receive: no other process does."""
+    await run()
+
+
 class ChannelManager:
     """Runs the channels. It restarts a failed one; a refused one ends while the others keep running."""
 
-    def __init__(self, channel_runtimes: Mapping[str, ChannelRuntime], runtime: AppRuntime, backoff: Backoff) -> None:
+    def __init__(
+        self,
+        channel_runtimes: Mapping[str, ChannelRuntime],
+        runtime: AppRuntime,
+        backoff: Backoff,
+        receive: Receiving = receive_at_once,
+    ) -> None:
+        """`receive`: runs the receiving of a channel, once it is this process's turn to receive."""
+        self._receive = receive
         self._channel_runtimes = channel_runtimes
         self._runtime = runtime
         self._pace = backoff
@@ -130,7 +148,9 @@ class ChannelManager:
         try:
             await supervise(
                 f"the channel {name}",
-                lambda: channel_runtime.channel.run(channel_runtime.receive),
+                lambda: self._receive(
+                    channel_runtime.channel, lambda: channel_runtime.channel.run(channel_runtime.receive)
+                ),
                 self._pace,
                 fatal=(ChannelRefused,),
             )

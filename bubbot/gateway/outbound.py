@@ -113,11 +113,12 @@ async def call_adapter(call: Awaitable[T], timeout: float) -> T:
 
     Raises:
         DeliveryFailed: the call failed for any reason, or took longer than `timeout` seconds.
+        LeaseLost: this process may send nothing more there.
     """
     try:
         async with asyncio.timeout(timeout):
             return await call
-    except DeliveryFailed:
+    except (DeliveryFailed, LeaseLost):
         raise
     except TimeoutError as error:
         raise DeliveryFailed(f"the channel gave no answer within {timeout:g} seconds", maybe=True) from error
@@ -324,7 +325,7 @@ class Deliverer:
             try:
                 for part in split_outbound(self._channel, outbound):
                     await self._send(self._at_current_chat(part), outbound.session)
-            except DeliveryFailed as error:
+            except (DeliveryFailed, LeaseLost) as error:
                 log.warning("notice not delivered: %s", error, extra={"action": "tell.failed"})
 
     async def _drain(self, chat: str) -> None:
@@ -353,6 +354,11 @@ class Deliverer:
             live = await self._outbox.live_message(message.inbound, message.session)
         try:
             receipt, how = await self._send_until_arrived(message, index, live, again=resumed, is_begun=is_begun)
+            await self._outbox.record_receipt(message, index, receipt, outcome=how)
+        except LeaseLost as error:
+            log.warning("message left to another process: %s", error, extra={"action": "deliver.lost"})
+            self.on_delivery("failed")
+            return False
         except DeliveryFailed as error:
             log.warning("message not delivered: %s", error, extra={"action": "deliver.failed"})
             self.on_delivery("failed")
@@ -360,12 +366,6 @@ class Deliverer:
                 await self._outbox.abandon(message, str(error))
             if error.gone:
                 await self.on_chat_unreachable(message.parts[index].chat, str(error))
-            return False
-        try:
-            await self._outbox.record_receipt(message, index, receipt, outcome=how)
-        except LeaseLost as error:
-            log.warning("message left to another process: %s", error, extra={"action": "deliver.lost"})
-            self.on_delivery("failed")
             return False
         self.on_delivery("sent")
         return True

@@ -44,6 +44,7 @@ from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.tape.shards import chat_of
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class Outbox:
         """
         entry = intent_entry(session, key, parts, inbound=inbound)
         tape = self._tape.shard(session)
-        return intent_from((await tape.append([entry], if_absent=True, other_tapes=also))[0])
+        return intent_from((await tape.append([entry], if_absent=True, other_tapes=also, wakes=session))[0])
 
     async def find_intent(self, key: str) -> OutboxMessage | None:
         """Return the intent with this key, all parts included; None if there is none that can be read."""
@@ -203,6 +204,11 @@ class Outbox:
         """Return the intents with parts that lack a receipt, oldest first, without those that cannot be read."""
         return _list_messages(await self._read_pending())
 
+    async def pending_of(self, chat: str) -> tuple[OutboxMessage, ...]:
+        """Return the pending messages of one chat's sessions, oldest first."""
+        found = await self._read_pending(self._tape.shard(chat).name)
+        return tuple(each for each in _list_messages(found) if chat_of(each.session) == chat)
+
     async def settle_pending(self) -> tuple[OutboxMessage, ...]:
         """Return what `pending` does, and record the end of the intents that cannot be read: nobody can deliver them.
 
@@ -220,10 +226,15 @@ class Outbox:
                 await tape.append([abandoned_entry(entry.id, UNREADABLE)], if_absent=True)
         return _list_messages(found)
 
-    async def _read_pending(self) -> list[PendingIntent]:
-        """Read the pending intents, those of a tape oldest first, each with its message; None if that cannot be read."""
+    async def _read_pending(self, only: str = "") -> list[PendingIntent]:
+        """Read the pending intents, those of a tape oldest first, each with its message; None if that cannot be read.
+
+        `only`: of this tape; empty: of all.
+        """
         found: list[PendingIntent] = []
         for tape, projected in zip(self._tape.shards(), self._pending.values(), strict=True):
+            if only not in ("", tape.name):
+                continue
             if messages := await projected.catch_up():
                 (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(list(messages)))))])
                 for entry in entries:

@@ -12,6 +12,7 @@ from bubbot.log import bind
 from bubbot.ports.channel import Inbound
 from bubbot.ports.health import RuntimeLoad
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
+from bubbot.ports.workers import SharedTurns
 from bubbot.runtime.messages import find_message_id
 from bubbot.runtime.session import SessionChannel, SessionDeps, SessionRuntime
 from bubbot.tape.service import TapeService
@@ -33,7 +34,10 @@ class AppRuntime:
         deps: SessionDeps,
         open_tape: Callable[[str], TapeService],
         group: asyncio.TaskGroup,
+        shared: SharedTurns | None = None,
     ) -> None:
+        """`shared`: whoever gets the job of a chat runs its turns; None: this process runs all."""
+        self._shared = shared
         self._links = dict(channels)
         self._deps = deps
         self._tape = open_tape
@@ -80,6 +84,10 @@ class AppRuntime:
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an accepted inbound in its session; the future completes with the turn that answers it."""
+        return self.queue(accepted) if self._shared is None else self._shared.expect(accepted)
+
+    def queue(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
+        """Queue an inbound for this process; see `submit`."""
         inbound = accepted.inbound
         result = self._session(inbound.channel, inbound.session).submit(accepted)
         self._ensure_draining(inbound.session)
@@ -92,6 +100,11 @@ class AppRuntime:
 
     def submit_change(self, change: TapeChange) -> None:
         """Queue a change of an earlier message in its session."""
+        if self._shared is None:
+            self.queue_change(change)
+
+    def queue_change(self, change: TapeChange) -> None:
+        """Queue a change for this process."""
         event = change.event
         self._session(event.channel, event.session).submit_change(change)
         self._ensure_draining(event.session)
@@ -100,6 +113,8 @@ class AppRuntime:
         """Return true if the message with this platform id is on the session's tape or in its queue."""
         if channel not in self._links:
             return False
+        if self._shared is not None and await self._shared.has_open_message(session_id, message):
+            return True  # asked first: what is no longer open is on the tape
         session = self._sessions.get(session_id)
         if session is not None and session.has_pending(message):
             return True
@@ -131,6 +146,16 @@ class AppRuntime:
     @asynccontextmanager
     async def exclusive(self, session_id: str) -> AsyncIterator[None]:
         """Take the session's lease and block its turns until the block ends."""
+        if self._shared is None:
+            async with self.exclusive_here(session_id):
+                yield
+            return
+        async with self._shared.hold(session_id), self.exclusive_here(session_id):
+            yield
+
+    @asynccontextmanager
+    async def exclusive_here(self, session_id: str) -> AsyncIterator[None]:
+        """Block the turns of a session in this process; see `exclusive`."""
         channel = session_id.partition(":")[0]
         if channel not in self._links:  # this process does not run the channel
             yield
@@ -140,6 +165,12 @@ class AppRuntime:
 
     async def wait_session_idle(self, session_id: str) -> None:
         """Wait until the session has nothing to do."""
+        if self._shared is not None:
+            await self._shared.wait_idle(session_id)
+        await self.wait_idle_here(session_id)
+
+    async def wait_idle_here(self, session_id: str) -> None:
+        """Wait until this process does nothing for the session."""
         while (task := self._tasks.get(session_id)) is not None and not task.done():
             await asyncio.wait([task])
 
@@ -147,6 +178,26 @@ class AppRuntime:
         """Wait until no session has anything to do."""
         while running := [task for task in self._tasks.values() if not task.done()]:
             await asyncio.wait(running)
+
+    @property
+    def is_paused(self) -> bool:
+        """True after `pause`."""
+        return self._paused
+
+    def has_inbound(self, session_id: str, inbound_id: int) -> bool:
+        """Return true if an inbound waits or is being answered in this process."""
+        session = self._sessions.get(session_id)
+        return session is not None and session.has_inbound(inbound_id)
+
+    def forget(self, session_id: str) -> None:
+        """Drop a session from memory, and its lease, since another process may have had it meanwhile."""
+        self._forget(session_id)
+
+    async def drop_all(self) -> None:
+        """Cancel all turns and drop all sessions: other processes go on with them."""
+        await self.cancel()
+        for name in list(self._sessions):
+            self._forget(name)
 
     def pause(self) -> None:
         """Begin no further turn. Running turns continue; the next start answers the waiting messages."""

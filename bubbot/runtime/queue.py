@@ -185,6 +185,10 @@ class MessageQueue:
         """Return true if a message with this platform id waits, also if only to be recorded."""
         return message in self._platform_ids
 
+    def has_inbound(self, inbound_id: int) -> bool:
+        """Return true if this inbound waits."""
+        return any(isinstance(item, QueuedMessage) and item.accepted.id == inbound_id for item in self._items)
+
     def take_change(self) -> TapeChange | None:
         """Take the first item if it is a change; else return None."""
         first = self._items[0] if self._items else None

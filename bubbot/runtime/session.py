@@ -263,6 +263,10 @@ class SessionRuntime:
         is_answered = any(queued.accepted.inbound.message == message for queued in self._current)
         return is_written or is_answered or self._queue.has_message(message)
 
+    def has_inbound(self, inbound_id: int) -> bool:
+        """Return true if this inbound waits or is being answered."""
+        return self._queue.has_inbound(inbound_id) or any(each.accepted.id == inbound_id for each in self._current)
+
     def is_too_old(self, inbound: Inbound) -> bool:
         """Return true if an incoming message is too old to be answered."""
         return self._link.queue_policy.is_too_old(inbound, self._deps.now())

@@ -75,6 +75,12 @@ class StoreSettings(SettingsSection):
         default=SQLITE_STORE, description="`sqlite`, or the name of a store that an installed package offers."
     )
     address: Secret = Field(default=None, description="Where the store of a package is; `sqlite` is in the home.")
+    lease: Number = Field(
+        default=30.0,
+        ge=1,
+        le=3600,
+        description="Seconds of silence after which other processes of a PostgreSQL store take over what one was doing.",
+    )
     archive_days: Whole = Field(
         default=365,
         ge=0,

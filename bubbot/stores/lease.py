@@ -31,5 +31,9 @@ class InProcessLease:
                 lease = self._held[session] = Lease(tape, await self._store.raise_epoch(tape))
         return lease
 
+    def find(self, session: str) -> Lease | None:
+        """Return the lease of a session that this process has held last; None if it has none."""
+        return self._held.get(session)
+
     def release(self, session: str) -> None:
         self._held.pop(session, None)

@@ -137,6 +137,7 @@ class Transaction(ABC):
         last_tape: the highest number of a tape.
         numbers: numbers of tapes without entries, by name, where the database has given them.
         changes: a counter of changes, to compare.
+        woken: the sessions that have work after it.
     """
 
     def __init__(self, salt: Salt) -> None:
@@ -146,6 +147,7 @@ class Transaction(ABC):
         self.ends: dict[str, StoredEnd | None] = {}
         self.keys: dict[tuple[str, str], Row | TapeEntry | None] = {}
         self.seq = self.last_tape = 0
+        self.woken: list[str] = []
         self._staged: dict[Change, list[Row]] = {change: [] for change in _CHANGES}
         self._epochs: dict[str, int] = {}
         self._forks: dict[str, OpenFork] | None = None
@@ -260,6 +262,7 @@ class Transaction(ABC):
             entries = [moved.move(batch.tape, entry) for entry in batch.entries] if moved else batch.entries
             stored.append(tuple(self._place(plan, batch, entries, contents)))
         self._adopt(plan)
+        self.woken += [batch.wakes for batch in batches if batch.wakes]
         return stored
 
     def _place(

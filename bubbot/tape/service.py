@@ -87,14 +87,16 @@ class TapeService(TapeHandle):
         if_absent: bool = False,
         other_tapes: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
         lease: Lease | None = None,
+        wakes: str = "",
     ) -> tuple[TapeEntry, ...]:
         """Append a batch durably, all or nothing (see `TapeStore.append`).
 
         Args:
             other_tapes: entries of other tapes, by tape, for the same transaction.
             lease: the lease of the session that the facts on another tape are about; None: this tape's, if any.
+            wakes: the session that has work after this; see `Batch`.
         """
-        batch = Batch(self.name, self._stamped(entries), if_absent=if_absent, lease=lease or self._lease)
+        batch = Batch(self.name, self._stamped(entries), if_absent=if_absent, lease=lease or self._lease, wakes=wakes)
         others = [Batch(tape, self._stamped(extra), if_absent=if_absent) for tape, extra in other_tapes.items()]
         self._window = None
         return (await self._store.append([batch, *others]))[0]

@@ -24,9 +24,19 @@ def shard_tape(name: str, session: str, shards: int = 1) -> str:
     """
     if shards == 1 or not session:
         return name
-    chat = ":".join(session.split(":", 2)[:2])
+    chat = chat_of(session)
     digest = md5(chat.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
     return f"{name}/{int.from_bytes(digest[:8]) % shards}"
+
+
+def chat_of(session: str) -> str:
+    """Return the chat of a session, `channel:chat`: what its threads share."""
+    return ":".join(session.split(":", 2)[:2])
+
+
+def chat_digest(chat: str) -> str:
+    """Return a short digest of a chat, for notifications."""
+    return md5(chat.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
 def shard_tapes(name: str, shards: int = 1) -> tuple[str, ...]:

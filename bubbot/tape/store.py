@@ -40,6 +40,8 @@ class Batch:
         rebase: the entries are a fork's delta: if the tape has grown, references to them follow, also in later batches;
             None: write the entries as they are.
         lease: refuse the whole append with `LeaseLost` if this lease is lost; None: no lease. It is not stored.
+        wakes: the session that has work after this; a store whose workers share the sessions tells them in the same
+            transaction, even if a stored key skips the entries. Empty: none.
     """
 
     tape: str
@@ -48,6 +50,7 @@ class Batch:
     if_absent: bool = False
     rebase: Rebase | None = None
     lease: Lease | None = None
+    wakes: str = ""
 
     def skips(self, key: str | None) -> bool:
         """Return true if a stored key skips its entry, whatever the content."""

@@ -26,6 +26,8 @@ def chat_service(app: Bot, remote: RemoteChannel) -> ChatService:
         return model.traits.notice or ""
 
     async def count_pending(session: str) -> int:
+        if app.workers is not None:
+            return await app.workers.resume(session)
         await runtime.deliverer.resume(session, queued=True)
         running, waiting = app.runtime.session_activity(session)
         return waiting + running

@@ -28,7 +28,7 @@ from bubbot.cli.quarantine import read_quarantine
 from bubbot.cli.run.greeting import greet
 from bubbot.cli.run.server import serve
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.concurrency import Backoff
+from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.ops.configuration import ConfigEditor
@@ -155,6 +155,7 @@ async def _serve(
     async with serve(daemon, reloader, setup.settings, setup.home, path) as api:
         manager.start(app.group.create_task)
         report.watch(partial(_watched_channels, daemon))
+        jobs = _take_jobs(app)
         background = [
             *daemon.start_features(),
             *daemon.start_daily_digest(setup.settings.bot.timezone),
@@ -183,10 +184,21 @@ async def _serve(
         timeouts = ShutdownTimeouts()
         if ending.is_set() or not app.restart.is_set():
             report.begin_shutdown(timeouts.max_seconds(len(app.channel_runtimes)) + timeouts.turns)
+        if app.workers is not None:
+            app.workers.stop()
         await reloader.stop(timeouts.turns)
         await manager.stop(timeouts)
+        if jobs is not None and (await asyncio.wait([jobs], timeout=timeouts.deliveries))[1]:
+            jobs.cancel()
     if not (ending.is_set() or app.restart.is_set()) and manager.refusals:
         raise ChannelRefused("; ".join(manager.refusals.values()))
+
+
+def _take_jobs(app: Bot) -> asyncio.Task[None] | None:
+    """Begin to run the turns that other processes may run, too; None if this process runs all."""
+    if app.workers is None:
+        return None
+    return app.group.create_task(supervise("the work on chats", app.workers.run, Backoff(random.random)))
 
 
 async def reload_when(requested: asyncio.Event, reloader: Reloader, report: ServiceReporter) -> None:

@@ -24,6 +24,8 @@ from psycopg.rows import TupleRow
 from bubbot.errors import StoreTooNew, StoreUnavailable, TapeCorrupt
 
 SCHEMA = "bubbot"
+JOBS_SCHEMA = "bubbot_jobs"
+"""The schema of procrastinate's tables and functions."""
 APP_ROLE = "bubbot_app"
 """The role of a running bot: it can change no history."""
 OLDEST_SERVER = 15
@@ -385,14 +387,125 @@ DO $$ DECLARE each record; BEGIN
 END $$;
 """
 
-MIGRATIONS = (_FIRST,)
+_WORKERS = f"""
+-- The processes that run turns, by the numbers that procrastinate gave them. Only its own process can run the chats of its queue.
+CREATE TABLE workers (
+    worker bigint PRIMARY KEY,
+    token text COLLATE "C" NOT NULL,       -- names its queue; of its home, whose lock one process holds at a time
+    host text NOT NULL,
+    process integer NOT NULL,
+    version text NOT NULL,
+    places integer NOT NULL,               -- the turns that it runs at once
+    since timestamptz NOT NULL DEFAULT now(),
+    is_ending boolean NOT NULL DEFAULT false
+);
+
+-- A job says that a chat has work. One that waits already is enough; it is held until this transaction has ended, or its worker
+-- would look for the work too soon. `again`: somebody may have begun to do it.
+CREATE FUNCTION wake(chats text[], queues text[], again boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+DECLARE
+    each record;
+BEGIN
+    FOR each IN SELECT DISTINCT ON (chat) chat, queue FROM unnest(chats, queues) AS asked (chat, queue) ORDER BY chat LOOP
+        LOOP
+            BEGIN
+                PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
+                    each.queue, 'drain', 0, each.chat, each.chat, jsonb_build_object('chat', each.chat, 'again', again), NULL
+                )]::procrastinate_job_to_defer_v1[]);
+                EXIT;
+            EXCEPTION WHEN unique_violation THEN
+                IF again THEN
+                    UPDATE procrastinate_jobs SET args = args || '{{"again": true}}' WHERE queueing_lock = each.chat AND status = 'todo';
+                ELSE
+                    PERFORM FROM procrastinate_jobs WHERE queueing_lock = each.chat AND status = 'todo' FOR UPDATE;
+                END IF;
+                IF FOUND THEN
+                    PERFORM pg_notify('procrastinate_any_queue_v1', '{{"type": "job_inserted", "job_id": 0}}');
+                    EXIT;
+                END IF;
+            END;
+        END LOOP;
+        PERFORM pg_notify('bubbot_work', md5(each.chat));
+    END LOOP;
+END $$;
+-- Tells the workers that a job which waited for the lock of an ended one can begin.
+CREATE FUNCTION pass_on(chat text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM procrastinate_jobs WHERE lock = chat AND status = 'todo') THEN
+        PERFORM pg_notify('procrastinate_any_queue_v1', '{{"type": "job_inserted", "job_id": 0}}');
+    END IF;
+END $$;
+-- A process begins to run turns under this number. An earlier one of its home has ended.
+CREATE FUNCTION begin_worker(
+    number bigint, home text, host_name text, process_number integer, program text, turns integer
+) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+BEGIN
+    DELETE FROM procrastinate_workers USING {SCHEMA}.workers WHERE id = worker AND token = home AND worker <> number;
+    DELETE FROM {SCHEMA}.workers WHERE token = home;
+    INSERT INTO {SCHEMA}.workers (worker, token, host, process, version, places)
+        VALUES (number, home, host_name, process_number, program, turns);
+END $$;
+-- A worker says that it lives; false if others took its chats over.
+CREATE FUNCTION beat(number bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+BEGIN
+    UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = number;
+    RETURN FOUND;
+END $$;
+-- Takes the chats of silent workers over: whoever is gone from the table knows at its next `beat` that it may act no more.
+-- A server that has just started has heard nobody yet. `own` names the queue of the caller.
+CREATE FUNCTION take_over(lease double precision, own text) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
+DECLARE
+    each record;
+    number integer := 0;
+BEGIN
+    IF pg_postmaster_start_time() < now() - make_interval(secs => lease) THEN
+        FOR each IN SELECT id FROM procrastinate_workers
+            WHERE last_heartbeat < now() - make_interval(secs => lease) ORDER BY id FOR UPDATE SKIP LOCKED
+        LOOP
+            DELETE FROM procrastinate_workers WHERE id = each.id;
+            number := number + 1;
+        END LOOP;
+    END IF;
+    DELETE FROM {SCHEMA}.workers WHERE NOT EXISTS (SELECT FROM procrastinate_workers WHERE id = worker);
+    FOR each IN SELECT id, lock, queue_name, task_name FROM procrastinate_jobs
+        WHERE status = 'doing' AND worker_id IS NULL ORDER BY lock FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM procrastinate_finish_job_v1(each.id, 'failed', true);
+        IF each.task_name = 'drain' THEN
+            PERFORM {SCHEMA}.wake(
+                ARRAY[each.lock], ARRAY[CASE WHEN strpos(each.queue_name, '/') > 0 THEN own ELSE each.queue_name END], true
+            );
+        ELSE
+            PERFORM {SCHEMA}.pass_on(each.lock);
+        END IF;
+    END LOOP;
+    FOR each IN SELECT id, lock, task_name FROM procrastinate_jobs
+        WHERE status = 'todo' AND strpos(queue_name, '/') > 0
+        AND NOT EXISTS (SELECT FROM {SCHEMA}.workers WHERE token = split_part(queue_name, '/', 2)) ORDER BY lock FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM procrastinate_cancel_job_v1(each.id, false, true);
+        IF each.task_name = 'drain' THEN
+            PERFORM {SCHEMA}.wake(ARRAY[each.lock], ARRAY[own], true);
+        END IF;
+    END LOOP;
+    RETURN number;
+END $$;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {SCHEMA} FROM PUBLIC;
+"""
+
+MIGRATIONS = (_FIRST, _WORKERS)
 """Migration N takes a database from version N - 1 to N; never edit a released one."""
 
 _RIGHTS = f"""
 GRANT USAGE ON SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT INSERT ON entries, blobs, blob_pieces, entry_words TO {APP_ROLE};
-GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers TO {APP_ROLE};
+GRANT INSERT, UPDATE, DELETE ON forks, fork_batches, writers, workers TO {APP_ROLE};
 GRANT INSERT, UPDATE ON leases TO {APP_ROLE};
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {APP_ROLE};
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {SCHEMA} TO {APP_ROLE};
@@ -446,14 +559,14 @@ def migrate(conn: Connection, *, now: str) -> None:
 
     Several processes may do so at once. Raise `StoreUnavailable` if the role may not create anything.
     """
-    if check_version(conn) == len(MIGRATIONS):
+    from bubbot.stores.postgres.jobs_schema import has_jobs, migrate_jobs  # loads procrastinate: readers do not need it
+
+    if check_version(conn) == len(MIGRATIONS) and has_jobs(conn, JOBS_SCHEMA):
         return
     try:
         with conn.transaction():
             conn.execute(_LOCK)
             version = check_version(conn)  # another process may have been faster
-            if version == len(MIGRATIONS):
-                return
             if version == 0:
                 conn.execute(f"CREATE SCHEMA {SCHEMA}")
                 conn.execute(
@@ -466,6 +579,8 @@ def migrate(conn: Connection, *, now: str) -> None:
             if version == 0:
                 _index_parts(conn)
             _give_rights(conn)
+            if not has_jobs(conn, JOBS_SCHEMA):
+                migrate_jobs(conn, JOBS_SCHEMA, APP_ROLE)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreUnavailable(
             f"the role {conn.info.user} may not make bubbot's tables ({error.diag.message_primary}): start once with the "

@@ -17,6 +17,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
+from bubbot.ports.workers import ChatJobs, JobOptions
 from bubbot.stores.erasing import (
     BlobTraces,
     Traces,
@@ -260,6 +261,21 @@ class PostgresStore:
         return await self._require_writer().submit(
             lambda transaction: transaction.raise_epoch(tape), Needs(names=[tape])
         )
+
+    async def newest_epoch(self, tape: str) -> int:
+        """See `SharesTurns.newest_epoch`."""
+        rows = await self._ask("SELECT epoch FROM leases WHERE tape = %s", (tape,))
+        return int(rows[0][0]) if rows else 0
+
+    def open_jobs(self, options: JobOptions) -> ChatJobs:
+        """See `SharesTurns.open_jobs`. From now on what is accepted makes jobs."""
+        from bubbot.stores.postgres.jobs import (
+            PostgresJobs,
+        )  # loads procrastinate: most processes run no turns of others
+
+        jobs = PostgresJobs(self.address.parameters, self._role, options)
+        self._require_writer().queue_of = jobs.queue_of
+        return jobs
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         batches = [Batch(tape, tuple(first))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -16,10 +16,12 @@ from bubbot.stores.rows import ENTRY_COLUMNS, SELECT_ENTRIES
 from bubbot.stores.transaction import Change, Needs, OpenFork, Row, Salt, StoredEnd, Transaction
 from bubbot.tape.chain import genesis
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.shards import chat_of
 from bubbot.tape.store import Batch
 
 _HOLD = "SELECT * FROM hold(%s::text[], %s)"
 _COUNT_GROUP = "SELECT count_group(%s, %s)"
+_WAKE = "SELECT wake(%s::text[], %s::text[], false)"
 _SELECT_KEYS = (
     SELECT_ENTRIES.replace("SELECT ", "SELECT asked_name, ", 1).rpartition(" FROM ")[0]
     + " FROM unnest(%s::text[], %s::text[]) AS asked (asked_name, asked_key) JOIN tapes ON tapes.name = asked_name "
@@ -92,9 +94,23 @@ class PostgresTransaction(Transaction):
         is_committing: true once the commit was sent: without an answer nobody knows what became of it.
     """
 
-    def __init__(self, conn: psycopg.AsyncConnection[TupleRow], salt: Salt, writer: str, group: int) -> None:
-        """Make the transaction of a group; `writer` and `group`: who writes it, and its number, to find out what became of it."""
+    def __init__(
+        self,
+        conn: psycopg.AsyncConnection[TupleRow],
+        salt: Salt,
+        writer: str,
+        group: int,
+        queue_of: Callable[[str], str] | None = None,
+    ) -> None:
+        """Make the transaction of a group.
+
+        Args:
+            writer: who writes it, to find out what became of it.
+            group: its number.
+            queue_of: returns the queue of the workers that run a chat; None: no worker is told.
+        """
         super().__init__(salt)
+        self._queue_of = queue_of
         self._conn = conn
         self._writer, self._group = writer, group
         self._is_exclusive = False
@@ -127,6 +143,9 @@ class PostgresTransaction(Transaction):
 
     async def commit(self) -> None:
         statements = self._take_changes()
+        if self.woken and self._queue_of is not None:
+            chats = sorted({chat_of(session) for session in self.woken})
+            statements.append((_WAKE, (chats, [self._queue_of(chat) for chat in chats])))
         self.is_committing = True
         cursors = await self._send([*statements, (_COUNT_GROUP, (self._writer, self._group)), ("COMMIT", ())])
         if (status := cursors[-1].statusmessage) != "COMMIT":

@@ -43,6 +43,8 @@ class PostgresWriter(GroupWriter):
         self._name, self._group = os.urandom(16).hex(), 0
         self.newest_position = 0
         """The position of the newest entry that this process committed."""
+        self.queue_of: Callable[[str], str] | None = None
+        """Returns the queue of the workers that run a chat; None: this process runs its turns itself."""
 
     @property
     def is_full(self) -> bool:
@@ -104,7 +106,9 @@ class PostgresWriter(GroupWriter):
         """Commit jobs as one transaction. Raise what failed, with nothing written."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             self._group += 1
-            transaction = PostgresTransaction(await self._connected(), self._salt, self._name, self._group)
+            transaction = PostgresTransaction(
+                await self._connected(), self._salt, self._name, self._group, self.queue_of
+            )
             outcomes: list[JobOutcome] = []
             try:
                 await transaction.begin(_all_needs(jobs))

@@ -1,0 +1,110 @@
+"""Several `bubbot run` share one database: each message is answered once, in order, whoever dies or falls silent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.platforms import OnTelegram
+from tests.e2e.workers import Fleet, fleet
+from tests.fakes.botapi.server import Server
+
+SCRIPT: dict[str, Any] = {
+    "rules": [{"when": "slow", "steps": [{"text": "late: {text}", "delay": 8}]}],
+    "default": [{"text": "You said: {text}"}],
+}
+WAIT = 60.0
+
+
+async def test_two_workers_answer_each_message_once_and_in_order(tmp_path: Path, postgres_address: str) -> None:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        platform = OnTelegram(server)
+        people = [platform.person(f"person {number}") for number in range(6)]
+        async with fleet(tmp_path, postgres_address, [platform], SCRIPT, settings={"owners": people}) as workers:
+            await workers.start("one")
+            await workers.start("two")
+            await platform.heard()
+            for number in range(4):
+                for person in people:
+                    platform.say(person, f"message {number}")
+            try:
+                await platform.until(lambda: all(len(platform.answers(person)) >= 4 for person in people), WAIT)
+            finally:
+                print(workers.log)
+            await platform.quiet()
+            for person in people:
+                assert platform.answers(person) == [f"You said: message {number}" for number in range(4)]
+            assert {await worker.end() for worker in workers.workers.values()} == {0}, workers.log
+        assert workers.rows("SELECT count(*) FROM bubbot_jobs.procrastinate_jobs") == [(0,)]
+        assert workers.rows("SELECT count(*) FROM bubbot_jobs.procrastinate_workers") == [(0,)]
+
+
+async def _slow_turn_began(workers: Fleet, person: str) -> str:
+    """Wait until a turn for somebody runs; return the name of its worker."""
+    statement = (
+        "SELECT process FROM bubbot_jobs.procrastinate_jobs AS job JOIN bubbot.workers ON worker = worker_id "
+        f"WHERE job.lock = 'telegram:{person}' AND status = 'doing' AND EXISTS (SELECT FROM bubbot.forks)"
+    )
+    async with asyncio.timeout(WAIT):
+        while not (found := workers.rows(statement)):
+            await asyncio.sleep(0.05)
+    return next(name for name, each in workers.workers.items() if each.process.pid == found[0][0])
+
+
+async def test_a_killed_worker_loses_nothing_and_another_takes_over_within_the_lease(
+    tmp_path: Path, postgres_address: str
+) -> None:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        platform = OnTelegram(server)
+        person = platform.person("Ada")
+        async with fleet(tmp_path, postgres_address, [platform], SCRIPT, settings={"owners": [person]}) as workers:
+            await workers.start("one")
+            await workers.start("two")
+            await platform.heard()
+            platform.say(person, "slow")
+            busy = await _slow_turn_began(workers, person)
+            platform.say(person, "and then this")
+            await asyncio.sleep(0.5)
+            killed = time.monotonic()
+            await workers.workers[busy].kill()
+            try:
+                await platform.until(lambda: len(platform.answers(person)) >= 2, WAIT)
+            finally:
+                print(workers.log)
+            assert platform.answers(person) == ["late: slow", "You said: and then this"]
+            print("answered after the kill:", round(time.monotonic() - killed, 1))
+
+
+async def test_a_frozen_worker_writes_sends_and_runs_nothing_and_goes_on_with_other_work(
+    tmp_path: Path, postgres_address: str
+) -> None:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        platform = OnTelegram(server)
+        people = [platform.person("Ada"), platform.person("Ben")]
+        async with fleet(tmp_path, postgres_address, [platform], SCRIPT, settings={"owners": people}) as workers:
+            await workers.start("one")
+            await workers.start("two")
+            await platform.heard()
+            platform.say(people[0], "slow")
+            busy = await _slow_turn_began(workers, people[0])
+            workers.freeze(busy)
+            try:
+                await platform.until(lambda: platform.answers(people[0]), WAIT)
+                sent = len(server.calls("sendMessage"))
+                workers.thaw(busy)
+                async with asyncio.timeout(WAIT):
+                    while "action=worker.lost" not in workers.workers[busy].errors:
+                        await asyncio.sleep(0.1)
+                await asyncio.sleep(1)
+                assert len(server.calls("sendMessage")) == sent
+                assert platform.answers(people[0]) == ["late: slow"]
+                other = next(name for name in workers.workers if name != busy)
+                await workers.workers[other].kill()  # now only the one that was frozen is there
+                platform.say(people[1], "are you well?")
+                await platform.until(lambda: platform.answers(people[1]), WAIT)
+            finally:
+                print(workers.log)
+            assert platform.answers(people[1]) == ["You said: are you well?"]
+            assert platform.answers(people[0]) == ["late: slow"]
