@@ -384,27 +384,20 @@ async def open_bot(
         await stack.enter_async_context(open_indexing(base_store, settings.section(SearchSettings), group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
-        leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
-        workers = None
-        if is_daemon and isinstance(base_store, SharesTurns):
-            workers = ChatWorkers(
-                base_store,
-                store,
-                leases,
-                channel_runtimes,
-                workspace,
-                local_channel=STDIN,
-                home=home.identity,
-                places=turns_at_once(settings),
-                lease_seconds=settings.store.lease,
-            )
-        directory = ChannelDirectory(channel_runtimes, texts)
-        owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
-        projections, restart, renewal = ProjectionRunner(), asyncio.Event(), _ToolRenewal()
-        read_session = session_reader(
-            partial(_session_tape, store, installed.references, workspace), may_read, partial(first_session, store)
+        workers = (
+            _share_turns(base_store, store, channel_runtimes, workspace, settings=settings, home=home)
+            if is_daemon and isinstance(base_store, SharesTurns)
+            else None
         )
+        leases = InProcessLease(store, partial(session_tape, workspace), workers.may_take if workers else None)
+        directory, owner_chat = (
+            ChannelDirectory(channel_runtimes, texts),
+            OwnerChat(channel_runtimes, BUDGET_TAPE, texts),
+        )
+        projections, restart, renewal = ProjectionRunner(), asyncio.Event(), _ToolRenewal()
+        open_tape_of = partial(_session_tape, store, installed.references, workspace)
+        read_session = session_reader(open_tape_of, may_read, partial(first_session, store))
         kernel = Kernel(
             home=home.path,
             now=now,
@@ -512,11 +505,7 @@ async def open_bot(
         )
         deps, toolbox = build_session_deps(settings, shared, models.in_use)
         links = {name: channel_runtime.link for name, channel_runtime in channel_runtimes.items()}
-        runtime = AppRuntime(
-            links, deps, partial(_session_tape, store, installed.references, workspace), group, workers
-        )
-        if workers is not None:
-            workers.begin(runtime)
+        runtime = _begin(workers, AppRuntime(links, deps, open_tape_of, group, workers), leases)
         for channel_runtime in channel_runtimes.values():
             channel_runtime.open_gate(
                 runtime,
@@ -529,13 +518,7 @@ async def open_bot(
             )
         languages = menu_languages(channel_runtimes)
         commands += [*list_commands(toolbox, texts, languages), *deps.agents.list_commands(texts, languages)]
-        sources = HealthSources(
-            channel_runtimes,
-            runtime,
-            activity,
-            bot_features,
-            models.loading_names,
-        )
+        sources = HealthSources(channel_runtimes, runtime, activity, bot_features, models.loading_names)
         watch = HealthCollector(base_store, home, sources, settings, texts, now=now, restored=restored)
         yield renewal.begin(
             Bot(
@@ -569,6 +552,34 @@ async def _open_store(settings: StoreSettings, home: Home, room_retry: float | N
                 raise
             log.error("disk full, waiting for room to start: %s", error, extra={"action": "store.full"})  # noqa: TRY400
             await asyncio.sleep(room_retry)
+
+
+def _share_turns(
+    shares: SharesTurns,
+    store: TapeStore,
+    channel_runtimes: Mapping[str, ChannelRuntime],
+    workspace: str,
+    *,
+    settings: Settings,
+    home: Home,
+) -> ChatWorkers:
+    """Share the turns with the other processes of the store."""
+    return ChatWorkers(
+        shares,
+        store,
+        channel_runtimes,
+        workspace,
+        local_channel=STDIN,
+        home=home.identity,
+        places=turns_at_once(settings),
+        lease_seconds=settings.store.lease,
+    )
+
+
+def _begin(workers: ChatWorkers | None, runtime: AppRuntime, leases: InProcessLease) -> AppRuntime:
+    if workers is not None:
+        workers.begin(runtime, leases)
+    return runtime
 
 
 def _permission_waiter(store: TapeStore, workers: ChatWorkers | None) -> Callable[[], Awaitable[None]]:

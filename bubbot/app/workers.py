@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -64,7 +65,6 @@ class ChatWorkers:
         self,
         shares: SharesTurns,
         store: TapeStore,
-        leases: InProcessLease,
         channel_runtimes: Mapping[str, ChannelRuntime],
         workspace: str,
         *,
@@ -82,12 +82,13 @@ class ChatWorkers:
         """
         self._shares = shares
         self._store = store
-        self._leases = leases
         self._channels = channel_runtimes
         self._workspace = workspace
         self._lease_seconds = lease_seconds
         self._runtime: AppRuntime | None = None
+        self._leases: InProcessLease | None = None
         self._work: dict[str, ChatWork] = {}
+        self._held: Counter[str] = Counter()
         self._expected: dict[tuple[str, int], tuple[AcceptedInbound, asyncio.Future[TurnResult]]] = {}
         self.jobs: ChatJobs = shares.open_jobs(
             JobOptions(
@@ -102,9 +103,9 @@ class ChatWorkers:
             )
         )
 
-    def begin(self, runtime: AppRuntime) -> None:
-        """Take the runtime of this process's turns. No job is taken before that."""
-        self._runtime = runtime
+    def begin(self, runtime: AppRuntime, leases: InProcessLease) -> None:
+        """Take the runtime of this process's turns, and their leases. No job is taken before that."""
+        self._runtime, self._leases = runtime, leases
 
     # What those see who accept messages
 
@@ -126,12 +127,20 @@ class ChatWorkers:
     @asynccontextmanager
     async def hold(self, session: str) -> AsyncIterator[None]:
         async with self.jobs.hold(chat_of(session)):
-            await self._check_lease(session)
-            yield
+            self._held[session] += 1
+            try:
+                await self._check_lease(session)
+                yield
+            finally:
+                self._held -= Counter([session])
 
     async def wait_idle(self, session: str) -> None:
         while not await self.jobs.list_idle([chat_of(session)]):  # noqa: ASYNC110 - another process may work
             await asyncio.sleep(IDLE_POLL_SECONDS)
+
+    def may_take(self, session: str) -> bool:
+        """Return true if this process works on the chat of a session, and no other one does."""
+        return chat_digest(chat_of(session)) in self._work or session in self._held
 
     def takes(self, channel: str, session: str, message: int) -> bool:
         work = self._work.get(chat_digest(chat_of(session)))
@@ -207,17 +216,18 @@ class ChatWorkers:
         self._work[digest] = work
         try:
             is_first = is_idle = True
-            while not self._runtime.is_paused:
+            while not self._runtime.is_paused and self._work.get(digest) is work:
                 work.news.clear()
                 if not await self._begin_new(work, is_first=is_first) and is_idle:
                     break
                 is_first, is_idle = False, await self._wait(work)
-            if self._runtime.is_paused:
+            if self._runtime.is_paused and self._work.get(digest) is work:
                 await self._wait(work, for_news=False)
                 if await self._has_open_work(job.chat):
                     await self.jobs.wake([job.chat], is_resumed=True)
         finally:
-            del self._work[digest]
+            if self._work.get(digest) is work:
+                del self._work[digest]
 
     async def _begin_new(self, work: ChatWork, *, is_first: bool) -> bool:
         """Begin what is not begun yet; return true if there was anything."""
@@ -270,6 +280,7 @@ class ChatWorkers:
     async def _check_lease(self, session: str) -> None:
         """Forget what is remembered of a session unless nobody has taken it up since."""
         assert self._runtime is not None
+        assert self._leases is not None
         lease = self._leases.find(session)
         if lease is not None and await self._shares.newest_epoch(lease.tape) != lease.epoch:
             self._runtime.forget(session)
@@ -306,6 +317,8 @@ class ChatWorkers:
 
     async def _on_lost(self) -> None:
         assert self._runtime is not None
+        self._work.clear()
+        self._held.clear()
         for channel in self._channels.values():
             channel.deliverer.cancel()
         await self._runtime.drop_all()

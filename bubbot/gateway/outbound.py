@@ -348,17 +348,21 @@ class Deliverer:
         return part if chat == part.chat else structs.replace(part, chat=chat)
 
     async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool, is_begun: bool) -> bool:
-        """Send one part and record its receipt; return false if it did not arrive."""
+        """Send one part and record its receipt; return false if it did not arrive, or another process delivers it."""
+        try:
+            return await self._deliver_under_lease(message, index, resumed=resumed, is_begun=is_begun)
+        except LeaseLost as error:
+            log.warning("message left to another process: %s", error, extra={"action": "deliver.lost"})
+            self.on_delivery("failed")
+            return False
+
+    async def _deliver_under_lease(self, message: OutboxMessage, index: int, *, resumed: bool, is_begun: bool) -> bool:
+        """See `_deliver_part`. Raise `LeaseLost` if another process has the session."""
         live = None
         if index == _live_part_index(message) and not self._take_unshown(message.session, message.inbound):
             live = await self._outbox.live_message(message.inbound, message.session)
         try:
             receipt, how = await self._send_until_arrived(message, index, live, again=resumed, is_begun=is_begun)
-            await self._outbox.record_receipt(message, index, receipt, outcome=how)
-        except LeaseLost as error:
-            log.warning("message left to another process: %s", error, extra={"action": "deliver.lost"})
-            self.on_delivery("failed")
-            return False
         except DeliveryFailed as error:
             log.warning("message not delivered: %s", error, extra={"action": "deliver.failed"})
             self.on_delivery("failed")
@@ -367,6 +371,7 @@ class Deliverer:
             if error.gone:
                 await self.on_chat_unreachable(message.parts[index].chat, str(error))
             return False
+        await self._outbox.record_receipt(message, index, receipt, outcome=how)
         self.on_delivery("sent")
         return True
 

@@ -107,8 +107,10 @@ class Outbox:
         await self._pending[tape.name].write_checkpoint(stored.id)
 
     async def abandon(self, intent: OutboxMessage, reason: str) -> None:
-        """Record that an intent is abandoned."""
-        await self._tape.shard(intent.session).append([abandoned_entry(intent.id, reason)], if_absent=True)
+        """Record that an intent is abandoned. Raise `LeaseLost` as `record_receipt` does."""
+        lease = await self._leases.hold(intent.session) if self._leases and intent.session else None
+        entry = abandoned_entry(intent.id, reason)
+        await self._tape.shard(intent.session).append([entry], if_absent=True, lease=lease)
 
     async def enqueue(
         self,

@@ -15,7 +15,10 @@ class SessionLease(Protocol):
     """
 
     async def hold(self, session: str) -> Lease:
-        """Return this process's lease of a session; take up the session if it has none."""
+        """Return this process's lease of a session; take up the session if it has none.
+
+        Raise `LeaseLost` if another process works on it.
+        """
         ...
 
     def release(self, session: str) -> None:

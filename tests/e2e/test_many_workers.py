@@ -47,9 +47,7 @@ async def _slow_turn_began(workers: Fleet, person: str) -> str:
         "SELECT process FROM bubbot_jobs.procrastinate_jobs AS job JOIN bubbot.workers ON worker = worker_id "
         f"WHERE job.lock = 'telegram:{person}' AND status = 'doing' AND EXISTS (SELECT FROM bubbot.forks)"
     )
-    async with asyncio.timeout(WAIT):
-        while not (found := workers.rows(statement)):
-            await asyncio.sleep(0.05)
+    found = await workers.found(statement)
     return next(name for name, each in workers.workers.items() if each.process.pid == found[0][0])
 
 
@@ -94,9 +92,7 @@ async def test_a_frozen_worker_writes_sends_and_runs_nothing_and_goes_on_with_ot
                 await platform.until(lambda: platform.answers(people[0]), WAIT)
                 sent = len(server.calls("sendMessage"))
                 workers.thaw(busy)
-                async with asyncio.timeout(WAIT):
-                    while "action=worker.lost" not in workers.workers[busy].errors:
-                        await asyncio.sleep(0.1)
+                await workers.logged(busy, "action=worker.lost")
                 await asyncio.sleep(1)
                 assert len(server.calls("sendMessage")) == sent
                 assert platform.answers(people[0]) == ["late: slow"]
@@ -108,3 +104,24 @@ async def test_a_frozen_worker_writes_sends_and_runs_nothing_and_goes_on_with_ot
                 print(workers.log)
             assert platform.answers(people[1]) == ["You said: are you well?"]
             assert platform.answers(people[0]) == ["late: slow"]
+
+
+async def test_questions_and_commands_at_a_worker_are_answered_there(tmp_path: Path, postgres_address: str) -> None:
+    async with fleet(tmp_path, postgres_address, [], SCRIPT) as workers:
+        await workers.start("one")
+        await workers.start("two")
+        for name in ("one", "two"):
+            await workers.logged(name, "action=run.started")
+        for name, text in (("one", "hello"), ("two", "hello again"), ("one", "and once more")):
+            done = await asyncio.to_thread(workers.bubbot, name, "ask", text)
+            assert done.stdout.decode().strip() == f"You said: {text}", done.stderr.decode() + workers.log
+        both = await asyncio.gather(
+            *(asyncio.to_thread(workers.bubbot, name, "ask", f"from {name}") for name in workers.workers)
+        )
+        assert [done.stdout.decode().strip() for done in both] == ["You said: from one", "You said: from two"], (
+            workers.log
+        )
+        saved = await asyncio.to_thread(workers.bubbot, "two", "memory", "save", "default", "the sky is blue")
+        assert saved.returncode == 0, saved.stderr.decode() + workers.log
+        shown = await asyncio.to_thread(workers.bubbot, "one", "memory", "show", "default")
+        assert b"the sky is blue" in shown.stdout, shown.stderr.decode() + workers.log

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,7 +14,8 @@ from typing import Any
 
 import psycopg
 
-from tests.e2e.daemon import Daemon, configure, started
+from tests.e2e.bot import run
+from tests.e2e.daemon import WAIT, Daemon, configure, started
 from tests.e2e.platforms import Platform
 
 LEASE = 3
@@ -61,6 +64,26 @@ class Fleet:
         """Return the rows of a statement."""
         with psycopg.connect(self.address, autocommit=True) as conn:
             return conn.execute(statement.encode()).fetchall()
+
+    async def found(self, statement: str) -> list[tuple[Any, ...]]:
+        """Wait until a statement has rows; return them."""
+        async with asyncio.timeout(WAIT):
+            while True:
+                if rows := self.rows(statement):
+                    return rows
+                await asyncio.sleep(0.05)
+
+    async def logged(self, name: str, text: str) -> None:
+        """Wait until a worker has logged a text."""
+        async with asyncio.timeout(WAIT):
+            while True:
+                if text in self.workers[name].errors:
+                    return
+                await asyncio.sleep(0.05)
+
+    def bubbot(self, name: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a command at the home of a worker."""
+        return run(self.folder / name, *arguments, env={"BUBBOT_STORE__URL": self.address})
 
     @property
     def log(self) -> str:

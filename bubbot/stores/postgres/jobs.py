@@ -193,8 +193,7 @@ class PostgresJobs:
 
     def queue_of(self, chat: str) -> str:
         """Return the queue of the workers that can run a chat."""
-        channel = chat.partition(":")[0]
-        return self.own_queue if channel in self._options.local_channels else queue_name(channel)
+        return self.own_queue if self.is_local(chat) else queue_name(chat)
 
     @property
     def own_queue(self) -> str:
@@ -413,8 +412,9 @@ async def _try_lock(conn: psycopg.AsyncConnection[TupleRow], name: str) -> bool:
     return row is not None and bool(row[0])
 
 
-def queue_name(channel: str) -> str:
-    """Return the queue of a channel's chats."""
+def queue_name(chat: str) -> str:
+    """Return the queue of the chats of a channel, by one of them or its name."""
+    channel = chat.partition(":")[0]
     if len(channel) <= MAX_QUEUE_NAME and channel.isascii() and "/" not in channel:
         return channel
     return md5(channel.encode(), usedforsecurity=False).hexdigest()

@@ -274,8 +274,12 @@ class PostgresStore:
         )  # loads procrastinate: most processes run no turns of others
 
         jobs = PostgresJobs(self.address.parameters, self._role, options)
-        self._require_writer().queue_of = jobs.queue_of
+        self.queue_chats(jobs.queue_of)
         return jobs
+
+    def queue_chats(self, queue_of: Callable[[str], str]) -> None:
+        """Make jobs for the chats that have work from now on, in these queues."""
+        self._require_writer().queue_of = queue_of
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         batches = [Batch(tape, tuple(first))]
