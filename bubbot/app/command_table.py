@@ -69,6 +69,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     "config": CommandRow("Set up", "show and change settings", "bubbot.cli.config"),
     "run": CommandRow("Operate", "run the bot with every configured channel", "bubbot.cli.run.command"),
     "reload": CommandRow("Operate", "apply changed settings to the running bot", "bubbot.cli.reload"),
+    "workers": CommandRow("Operate", "list the processes that share the turns", "bubbot.cli.workers"),
     "service": CommandRow("Operate", "run the bot under systemd, and show its state", "bubbot.cli.service"),
     "backup": CommandRow("Operate", "back up everything the bot stores, even while it runs", "bubbot.cli.backup"),
     "restore": CommandRow(

@@ -59,7 +59,12 @@ class ChatWork:
 
 
 class ChatWorkers:
-    """See `SharedTurns`. It also does the work of this process's jobs."""
+    """See `SharedTurns`. It also does the work of this process's jobs.
+
+    Attributes:
+        jobs: those of the store.
+        drained: set if somebody wants this process to end in order.
+    """
 
     def __init__(
         self,
@@ -87,6 +92,7 @@ class ChatWorkers:
         self._lease_seconds = lease_seconds
         self._runtime: AppRuntime | None = None
         self._leases: InProcessLease | None = None
+        self.drained = asyncio.Event()
         self._work: dict[str, ChatWork] = {}
         self._held: Counter[str] = Counter()
         self._expected: dict[tuple[str, int], tuple[AcceptedInbound, asyncio.Future[TurnResult]]] = {}
@@ -95,6 +101,7 @@ class ChatWorkers:
                 run=self._run_job,
                 on_work=self._on_work,
                 on_lost=self._on_lost,
+                on_drain=self.drained.set,
                 list_channels=lambda: tuple(channel_runtimes),
                 local_channels=(local_channel,),
                 home=home,

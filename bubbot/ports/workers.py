@@ -37,6 +37,7 @@ class JobOptions:
     Attributes:
         run: does the work of a chat, until there is none.
         on_work: called with a digest of each chat that gets more work (see `bubbot.tape.shards.chat_digest`).
+        on_drain: called if somebody wants this process to end in order.
         on_lost: called once others may have taken this process's chats over: everything that it does there has to end.
         list_channels: lists the channels that run in this process.
         local_channels: channels whose chats only the process that received their messages can run, while it lives.
@@ -48,6 +49,7 @@ class JobOptions:
     run: Callable[[ChatJob], Awaitable[None]]
     on_work: Callable[[str], None]
     on_lost: Callable[[], Awaitable[None]]
+    on_drain: Callable[[], None]
     list_channels: Callable[[], Collection[str]]
     local_channels: Collection[str]
     home: str
@@ -98,6 +100,33 @@ class ChatJobs(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that runs turns.
+
+    Attributes:
+        id: its number.
+        host: the name of its machine.
+        pid: its process there.
+        version: of bubbot.
+        since: when it began, ISO 8601.
+        silent_seconds: since its last sign of life.
+        chats: the chats that it works on.
+        places: the chats whose turns it runs at once.
+        is_ending: it was asked to end.
+    """
+
+    id: int
+    host: str
+    pid: int
+    version: str
+    since: str
+    silent_seconds: float
+    chats: int
+    places: int
+    is_ending: bool
+
+
 @runtime_checkable
 class SharesTurns(Protocol):
     """A store whose processes share the turns of its sessions."""
@@ -108,6 +137,14 @@ class SharesTurns(Protocol):
 
     async def newest_epoch(self, tape: str) -> int:
         """Return the epoch of the newest lease of a tape; 0 if there was none."""
+        ...
+
+    async def list_workers(self) -> tuple[list[Worker], int]:
+        """Return the processes that run turns, and how many chats wait for one."""
+        ...
+
+    async def drain_worker(self, number: int) -> bool:
+        """Let a process end in order; return false if there is none with this number."""
         ...
 
 

@@ -145,7 +145,10 @@ def test_a_silent_worker_loses_its_chats_and_learns_it_at_its_next_sign(
         (CHAT, "telegram", "todo", {"chat": CHAT, "again": True}),
         ("telegram:7", "telegram", "doing", {"chat": "telegram:7", "again": False}),
     ]
-    assert conn.execute(f"SELECT {SCHEMA}.beat(%s), {SCHEMA}.beat(%s)", (silent, healthy)).fetchone() == (False, True)
+    assert conn.execute(f"SELECT {SCHEMA}.beat(%s), {SCHEMA}.beat(%s)", (silent, healthy)).fetchone() == (
+        "gone",
+        "alive",
+    )
     assert fetch(second, healthy) == CHAT
 
 

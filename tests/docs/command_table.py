@@ -23,7 +23,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Look": ("status", "usage", "agent", "context", "why", "explain", "replay", "trace", "doctor", "help"),
     "Change": ("tape", "memory", "schedule", "approvals", "access"),
     "Set up": ("init", "model", "completion", "config"),
-    "Operate": ("run", "reload", "service", "backup", "restore"),
+    "Operate": ("run", "reload", "workers", "service", "backup", "restore"),
 }
 """The words in the order of `bubbot --help`, below their headings; further ones of features come last."""
 SHARED_HEAD = """SHARED: Mapping[str, str] = {

@@ -125,3 +125,73 @@ async def test_questions_and_commands_at_a_worker_are_answered_there(tmp_path: P
         assert saved.returncode == 0, saved.stderr.decode() + workers.log
         shown = await asyncio.to_thread(workers.bubbot, "one", "memory", "show", "default")
         assert b"the sky is blue" in shown.stdout, shown.stderr.decode() + workers.log
+
+
+async def test_a_worker_that_starts_again_goes_on_at_once_and_makes_the_jobs_that_are_missing(
+    tmp_path: Path, postgres_address: str
+) -> None:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        platform = OnTelegram(server)
+        person = platform.person("Ada")
+        how = {"settings": {"owners": [person]}, "env": {"BUBBOT_STORE__LEASE": "3600"}}  # nobody waits for it here
+        async with fleet(tmp_path, postgres_address, [platform], SCRIPT, **how) as workers:
+            await workers.start("one")
+            await platform.heard()
+            platform.say(person, "slow")
+            await _slow_turn_began(workers, person)
+            await workers.workers["one"].kill()
+            await workers.start("one")
+            await platform.until(lambda: platform.answers(person), WAIT)
+            platform.say(person, "slow again")
+            await workers.found("SELECT FROM bubbot.forks")
+            await workers.workers["one"].kill()
+            workers.rows("DELETE FROM bubbot_jobs.procrastinate_jobs RETURNING id")
+            await workers.start("one")
+            await platform.until(lambda: len(platform.answers(person)) >= 2, WAIT)
+            assert platform.answers(person) == ["late: slow", "late: slow again"], workers.log
+            assert await workers.workers["one"].end() == 0
+
+
+async def test_another_receives_if_the_one_that_polls_freezes(tmp_path: Path, postgres_address: str) -> None:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        platform = OnTelegram(server)
+        person = platform.person("Ada")
+        async with fleet(tmp_path, postgres_address, [platform], SCRIPT, settings={"owners": [person]}) as workers:
+            await workers.start("one")
+            await platform.heard()
+            await workers.start("two")
+            await workers.logged("two", "action=run.started")
+            assert "telegram.ready" not in workers.workers["two"].errors
+            workers.freeze("one")
+            platform.say(person, "anybody here?")
+            await platform.until(lambda: platform.answers(person), WAIT)
+            workers.thaw("one")
+            await workers.logged("one", "action=worker.not_receiving")
+            platform.say(person, "and now?")
+            await platform.until(lambda: len(platform.answers(person)) >= 2, WAIT)
+            assert platform.answers(person) == ["You said: anybody here?", "You said: and now?"], workers.log
+
+
+async def test_a_worker_that_ends_in_order_finishes_its_turn_and_leaves_the_rest_to_the_other(
+    tmp_path: Path, postgres_address: str
+) -> None:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        platform = OnTelegram(server)
+        person = platform.person("Ada")
+        async with fleet(tmp_path, postgres_address, [platform], SCRIPT, settings={"owners": [person]}) as workers:
+            await workers.start("one")
+            await workers.start("two")
+            await platform.heard()
+            platform.say(person, "slow")
+            busy = await _slow_turn_began(workers, person)
+            platform.say(person, "then this")
+            await platform.quiet()
+            assert await workers.workers[busy].end() == 0
+            await platform.until(lambda: len(platform.answers(person)) >= 2, WAIT)
+            assert platform.answers(person) == ["late: slow", "You said: then this"]
+            other = next(name for name in workers.workers if name != busy)
+            assert (
+                workers.workers[busy].errors.count("turn.end"),
+                workers.workers[other].errors.count("turn.end"),
+            ) == (1, 1)
+            assert workers.rows("SELECT count(*) FROM bubbot.workers") == [(1,)]

@@ -63,6 +63,7 @@ class Fleet:
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Return the rows of a statement."""
         with psycopg.connect(self.address, autocommit=True) as conn:
+            conn.execute("SET search_path = bubbot_jobs")
             return conn.execute(statement.encode()).fetchall()
 
     async def found(self, statement: str) -> list[tuple[Any, ...]]:

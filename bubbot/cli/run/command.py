@@ -173,7 +173,10 @@ async def _serve(
         if names and isinstance(app.model, WarmsUp):
             app.model.warm()
         await _wait_for_first(
-            ending.wait(), manager.wait_until_refused(excluding=daemon.remote.name), _wait_for_restart(app, signals)
+            ending.wait(),
+            *([app.workers.drained.wait()] if app.workers else []),
+            manager.wait_until_refused(excluding=daemon.remote.name),
+            _wait_for_restart(app, signals),
         )
         log.info("shutting down", extra={"action": "run.ending"})
         if isinstance(app.base_store, WaitsForRoom):

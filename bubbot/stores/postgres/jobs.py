@@ -262,7 +262,7 @@ class PostgresJobs:
         before, number = _now(), self._number
         try:
             row = await self._connector.execute_query_one_async(
-                f"SELECT {SCHEMA}.beat(%(number)s) AS lives",
+                f"SELECT {SCHEMA}.beat(%(number)s) AS state",
                 number=number,
             )
         except ConnectorException as error:
@@ -271,8 +271,11 @@ class PostgresJobs:
             return
         if number != self._number or self._is_lost:
             return
-        if row["lives"]:
+        if row["state"] != "gone":
             self._heard = before
+            if row["state"] == "ending" and not self.is_ending:
+                log.info("asked to end", extra={"action": "worker.drained", "worker": number})
+                self._options.on_drain()
             return
         self._is_lost = True
         log.warning(
@@ -331,6 +334,7 @@ class _Manager(JobManager):
         self._jobs = jobs
         self._running: set[int] = set()
         self._may_have_more = False
+        self._news = 0
 
     async def register_worker(self) -> int:
         number = await super().register_worker()
@@ -364,11 +368,15 @@ class _Manager(JobManager):
     async def _fetch(self, worker_id: int) -> Job | None:
         if self._may_have_more:
             ours = await self.list_jobs_async(worker_id=worker_id, status=Status.DOING.value)
-            for job in ours:
-                if job.id not in self._running:
-                    return job
+            unknown = next((job for job in ours if job.id not in self._running), None)
+            if unknown is not None:
+                return unknown
             self._may_have_more = False
-        return await super().fetch_job(self._jobs.queues, worker_id)
+        while True:
+            news = self._news
+            job = await super().fetch_job(self._jobs.queues, worker_id)
+            if job is not None or news == self._news:  # the library forgets news that came while it was asking
+                return job
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:  # noqa: FBT001 - as the library calls it
         assert job.id is not None
@@ -396,6 +404,7 @@ class _Manager(JobManager):
 
         async def pass_on(channel: str, payload: str) -> None:
             if channel == _ANY_QUEUE:
+                self._news += 1
                 await on_notification(channel=channel, notification=json.loads(payload))
             else:
                 self._jobs.on_notification(channel, payload)

@@ -448,12 +448,15 @@ BEGIN
     INSERT INTO {SCHEMA}.workers (worker, token, host, process, version, places)
         VALUES (number, home, host_name, process_number, program, turns);
 END $$;
--- A worker says that it lives; false if others took its chats over.
-CREATE FUNCTION beat(number bigint) RETURNS boolean
+-- A worker says that it lives, and learns whether others took its chats over ('gone'), or it has to end ('ending').
+CREATE FUNCTION beat(number bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = {JOBS_SCHEMA}, pg_temp AS $$
 BEGIN
     UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = number;
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RETURN 'gone';
+    END IF;
+    RETURN CASE WHEN EXISTS (SELECT FROM {SCHEMA}.workers WHERE worker = number AND is_ending) THEN 'ending' ELSE 'alive' END;
 END $$;
 -- Takes the chats of silent workers over: whoever is gone from the table knows at its next `beat` that it may act no more.
 -- A server that has just started has heard nobody yet. `own` names the queue of the caller.

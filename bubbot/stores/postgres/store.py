@@ -17,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
-from bubbot.ports.workers import ChatJobs, JobOptions
+from bubbot.ports.workers import ChatJobs, JobOptions, Worker
 from bubbot.stores.erasing import (
     BlobTraces,
     Traces,
@@ -47,6 +47,7 @@ from bubbot.stores.postgres.connections import (
 )
 from bubbot.stores.postgres.reading import find_entries
 from bubbot.stores.postgres.schema import (
+    JOBS_SCHEMA,
     Connection,
     check_version,
     migrate,
@@ -101,6 +102,12 @@ _SELECT_FORKS = (
     "LEFT JOIN fork_batches AS batch USING (fork) WHERE %(tape)s::text IS NULL OR forks.tape = %(tape)s "
     "ORDER BY forks.opened, place"
 )
+_SELECT_WORKERS = f"""
+SELECT worker, host, process, version, to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"+00:00"'),
+    round(extract(epoch FROM now() - last_heartbeat), 1)::double precision,
+    (SELECT count(*) FROM {JOBS_SCHEMA}.procrastinate_jobs WHERE worker_id = worker AND status = 'doing'), places, is_ending
+FROM workers JOIN {JOBS_SCHEMA}.procrastinate_workers ON id = worker ORDER BY worker
+"""
 _SELECT_BLOB = (
     "SELECT data FROM blob_pieces WHERE tape = (SELECT tape FROM tapes WHERE name = %s) AND digest = %s ORDER BY piece"
 )
@@ -266,6 +273,22 @@ class PostgresStore:
         """See `SharesTurns.newest_epoch`."""
         rows = await self._ask("SELECT epoch FROM leases WHERE tape = %s", (tape,))
         return int(rows[0][0]) if rows else 0
+
+    async def list_workers(self) -> tuple[list[Worker], int]:
+        """See `SharesTurns.list_workers`."""
+        rows = await self._ask(_SELECT_WORKERS)
+        waiting = await self._ask(f"SELECT count(*) FROM {JOBS_SCHEMA}.procrastinate_jobs WHERE status = 'todo'")
+        return [Worker(*row) for row in rows], int(waiting[0][0])
+
+    async def drain_worker(self, number: int) -> bool:
+        """See `SharesTurns.drain_worker`."""
+
+        async def ask(transaction: Transaction) -> bool:
+            return bool(
+                await transaction.fetch("UPDATE workers SET is_ending = true WHERE worker = ? RETURNING 1", (number,))
+            )
+
+        return await self._require_writer().submit(ask)
 
     def open_jobs(self, options: JobOptions) -> ChatJobs:
         """See `SharesTurns.open_jobs`. From now on what is accepted makes jobs."""
