@@ -26,13 +26,8 @@ SETTLE_SECONDS = 240.0
 ANSWER = re.compile(r"answer to <([^>]*)>")
 AFTER_CARD = "[Approval "
 """How the message begins with which a turn goes on after a card was answered."""
-GREETINGS = (
-    "Thank you for adding me.",
-    "100 % of the budget",
-    "80 % of the budget",
-    "A button of this message was pressed already.",
-)
-"""How other messages begin that belong to this stage."""
+OTHERS = re.compile(r"Thank you for adding me\.|\d+ % of the budget|A button of this message was pressed already")
+"""How other messages begin that belong to this stage. A call in which a worker died counts with all that it might have used."""
 FOLLOWED = re.compile(r"followed <([^>]*)>")
 
 
@@ -262,10 +257,7 @@ def _judge_seat(seat: Seat, repeats: set[tuple[str, str]], found: Verdict, *, is
         elif is_limited and "used up" in text:
             found.refused += 1
         elif not (
-            ANSWER.fullmatch(text)
-            or CARD.search(text.replace("*", ""))
-            or GAVE_UP in text
-            or text.startswith(GREETINGS)
+            ANSWER.fullmatch(text) or CARD.search(text.replace("*", "")) or GAVE_UP in text or OTHERS.match(text)
         ):
             found.odd.append(f"{place}: {text!r} stands in the chat")
 

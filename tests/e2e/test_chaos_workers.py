@@ -13,7 +13,7 @@ from tests.e2e.chaos_judge import Verdict, judge, live
 from tests.e2e.chaos_provider import CALL_TOKENS
 from tests.postgres_server import OWNER, SUPERUSER
 
-WORKERS = 1
+WORKERS = 4
 
 
 @pytest.mark.timeout(300)
