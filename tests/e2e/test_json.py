@@ -144,6 +144,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access forgotten": ("access", "forgotten"),
     "model install": ("model", "install", "--dry-run"),
     "reload": ("reload",),
+    "workers": ("workers",),
     "service status": ("service", "status"),
     "backup": ("backup", "copy"),
     "restore": ("--home", "restored", "restore", "copy"),
@@ -152,9 +153,9 @@ RUNS: dict[str, tuple[str, ...]] = {
     "restore accept-loss": ("--home", "restored", "restore", "--accept-loss"),
 }
 """Each command that has a schema, in an order in which each finds what it needs in a used home."""
-REFUSED = {"access approve", "mcp client-send", "mcp login", "mcp unpin", "reload", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
+REFUSED = {"access approve", "mcp client-send", "mcp login", "mcp unpin", "reload", "workers", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
            "restore empty", "restore accept-loss", "task graph", "task resume", "task cancel", "task rerun"}  # fmt: skip
-"""They need a person who wrote, a server with a login, a pinned tool, a running bot, a missing or shorter database (tests/e2e/test_backup.py), or a card:
+"""They need a person who wrote, a server with a login, a pinned tool, a running bot, a server of PostgreSQL, a missing or shorter database (tests/e2e/test_backup.py), or a card:
 tests/unit/features/approvals/test_turns.py runs those with one; a test below runs those of a run with one."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "eval list", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",

@@ -171,6 +171,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "status": [("status",), ("status", "--json")],
     "doctor": [("doctor", "--offline"), ("doctor", "--offline", "--json")],
     "reload": [("reload",)],
+    "workers": [("workers",), ("workers", "--json")],
     "backup": [("backup", "copy"), ("backup", "--json", "copy\x1b[2J")],
     "restore": [("restore", "copy\x1b[2J")],
     "service status": [("service", "status")],
