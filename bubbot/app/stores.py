@@ -77,19 +77,29 @@ async def _open_postgres(
     settings: StoreSettings, *, now: Clock, readonly: bool, room_retry: float | None, keep: int
 ) -> TapeStore:
     """Open the store on a server. Raise `ConfigError` if there is no address, or the extra is not installed."""
+    url = server_url(settings)
+    # Imported here: few bots have a server, and nothing of it is there without the extra.
+    from bubbot.stores.postgres import store as postgres
+
+    if readonly:
+        return await postgres.open_readonly(url, keep)
+    return await postgres.open_store(url, salt=os.urandom, now=now, room_retry=room_retry)
+
+
+def server_url(settings: StoreSettings) -> str:
+    """Return the address of the server, with its password. Raise `ConfigError` without one, or without the packages."""
     if settings.url is None:
         raise ConfigError("[store] url: the store 'postgres' needs it, such as postgresql://bubbot@localhost/bubbot")
+    require_driver()
+    return settings.url.get_secret_value()
+
+
+def require_driver() -> None:
+    """Raise `ConfigError` if the packages for PostgreSQL are not installed."""
     if not all(map(find_spec, ("psycopg", "psycopg_pool"))):
         folder = find_spec("bubbot.stores.postgres")
         command = requirements_command(str(folder.origin)) if folder else "pip install 'bubbot[postgres]'"
         raise ConfigError(f"[store] url: PostgreSQL needs packages that are not installed: `{command}` installs them")
-    # Imported here: few bots have a server, and nothing of it is there without the extra.
-    from bubbot.stores.postgres import store as postgres
-
-    url = settings.url.get_secret_value()
-    if readonly:
-        return await postgres.open_readonly(url, keep)
-    return await postgres.open_store(url, salt=os.urandom, now=now, room_retry=room_retry)
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from typing import Annotated
 from bubbot import __version__
 from bubbot.app.commands import find_command
 from bubbot.app.models import keyless_models
-from bubbot.app.stores import database_file, find_loss
+from bubbot.app.stores import database_file, find_loss, open_home_store, server_url
 from bubbot.app.tapes import new_id, now
 from bubbot.arguments.fields import Args, NoArguments
 from bubbot.cli.commands import read, run_command
@@ -34,8 +34,9 @@ from bubbot.ports.settings import format_setting, quote_value
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
+from bubbot.settings.sections import POSTGRES_STORE
 from bubbot.shell_command import Argument, CommandGroup, IsoTime
-from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
+from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, read_manifest, skip_backup
 from bubbot.stores.sqlite.check import repair_database
 from bubbot.stores.sqlite.restore import (
     put_in_place,
@@ -43,11 +44,13 @@ from bubbot.stores.sqlite.restore import (
     set_aside_remains,
     unpack,
     verify_backup,
+    verify_files,
 )
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 
 EXIT_OK = 0
@@ -214,6 +217,8 @@ async def _accept_loss(setup: CommandSetup) -> int:
 
 async def _restore(setup: CommandSetup, backup: Path) -> int:
     """Verify the whole backup before writing anything; the database gets its name last."""
+    if setup.settings.store.kind == POSTGRES_STORE:
+        return await _restore_on_server(setup, backup)
     database_file(setup.settings.store, setup.home, "bubbot restore")
     _refuse_existing_database(setup.home)
     with show_progress("Checking the backup", "entries", plain=setup.is_plain) as on_progress:
@@ -235,6 +240,10 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
                 notes.append(f"The backup lacked triggers that protect its history, which were restored: {names}.")
             if repair.indexes:
                 notes.append(f"Indexes of the backup were damaged, and were built anew: {', '.join(repair.indexes)}.")
+    return await _report(setup, manifest, notes)
+
+
+async def _report(setup: CommandSetup, manifest: BackupManifest, notes: list[str]) -> int:
     if setup.as_json:
         show_record(_result(setup, manifest, notes))
         return EXIT_OK
@@ -245,6 +254,34 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
         f"If the original bot will never run again, `{_command(setup, 'restore --release')}` ends that."
     )
     return EXIT_OK
+
+
+async def _restore_on_server(setup: CommandSetup, backup: Path) -> int:
+    """Compare a database that others restored with the manifest, put it into quarantine, and add the other files."""
+    url = server_url(setup.settings.store)
+    # Imported here: few homes have a server.
+    from bubbot.stores.postgres.backup import verify_restored
+
+    manifest = read_manifest(backup)
+    if not manifest.server:
+        raise ConfigError(
+            f"{backup} holds a database of SQLite, and [store] url names a server: restore without it, and then "
+            "`bubbot tape copy` moves the tapes"
+        )
+    verify_files(backup, manifest)
+    with show_progress("Checking the database", "entries", plain=setup.is_plain) as on_progress:
+        newer = await asyncio.to_thread(verify_restored, url, manifest.database, on_progress)
+    setup.home.ensure()
+    with WriterLock(setup.home), unpack(backup, manifest, setup.home.path) as folder:
+        notes = put_in_place(folder, manifest, setup.home.path)
+        store = await open_home_store(setup.settings.store, setup.home, now=now)
+        try:
+            await _record_restore(store, backup, manifest)
+        finally:
+            await store.aclose()
+    if newer:
+        notes.append(f"The database has {newer} entries that were written after the backup.")
+    return await _report(setup, manifest, notes)
 
 
 def _result(setup: CommandSetup, manifest: BackupManifest, notes: list[str]) -> RestoreResult:
@@ -273,12 +310,16 @@ async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifes
     newest: list[str] = []
     store = await open_store(database, salt=os.urandom, now=now, on_migration=skip_backup, on_newest=newest.append)
     try:
-        await Quarantine(TapeService(store, HOME_TAPE, now=now, new_id=new_id)).record_restore(
-            backup.name, created=manifest.created, head=manifest.database.head, bubbot=manifest.bubbot
-        )
+        await _record_restore(store, backup, manifest)
     finally:
         await store.aclose()
     return newest[-1]
+
+
+async def _record_restore(store: TapeStore, backup: Path, manifest: BackupManifest) -> None:
+    await Quarantine(TapeService(store, HOME_TAPE, now=now, new_id=new_id)).record_restore(
+        backup.name, created=manifest.created, head=manifest.database.head, bubbot=manifest.bubbot
+    )
 
 
 def _mark(home: Home, newest: str) -> None:

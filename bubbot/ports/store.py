@@ -68,6 +68,32 @@ class DeploymentAudit:
         return tuple(finding for finding in self.findings if finding.problem != "erased")
 
 
+@dataclass(frozen=True, slots=True)
+class TapeHead:
+    """The end of a tape: its name, its newest id and the hash of that entry."""
+
+    name: str
+    id: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseContent:
+    """The content of a database as a manifest records it.
+
+    Attributes:
+        version: of the schema.
+        workspace: the label in the names of its tapes.
+        tapes: the end of each tape, by name.
+        head: of the deployment, over all tapes.
+    """
+
+    version: int
+    workspace: str
+    tapes: tuple[TapeHead, ...]
+    head: str
+
+
 class TapeSize(Struct, frozen=True):
     """The disk usage of a tape.
 

@@ -197,8 +197,28 @@ class Transaction(ABC):
         """Read the open forks."""
 
     @abstractmethod
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         """Write the collected changes."""
+
+    @abstractmethod
+    async def put_blob(self, tape: str, digest: str, data: bytes) -> None:
+        """Add a blob to a tape unless it has it. Raise `TapeConflict` for an archive."""
+
+    @abstractmethod
+    async def keep_label(self, label: str) -> str:
+        """Return the label in the names of tapes; the first caller's stays."""
+
+    def stage_stored(self, name: str, tape: int, columns: Row) -> int:  # noqa: ARG002 - some stores index by it
+        """Insert a row of another store as it is; return its position here.
+
+        Args:
+            name: of its tape.
+            tape: the number of its tape here.
+            columns: those of `ENTRY_COLUMNS` from `id` on.
+        """
+        self.seq += 1
+        self._stage(Change.INSERT_ENTRY, (self.seq, tape, *columns))
+        return self.seq
 
     def _index(self, placed: Sequence[tuple[str, int, TapeEntry]]) -> None:  # noqa: B027 - few stores need it
         """Collect what is derived from new entries, (name of the tape, its number, entry), and written with them."""
@@ -308,7 +328,7 @@ class Transaction(ABC):
         if any(
             record.id in (low, name) or low < record.id < high for name, low, high in self._staged[Change.DELETE_FORKS]
         ):
-            await self._flush()
+            await self.flush()
         forks[record.id] = OpenFork(record.tape, record.base, 0)
         self._stage(Change.INSERT_FORK, (record.id, record.tape, record.base, None, record.session, record.epoch))
         self._add_batches(forks, record.id, record.staged, texts, record.reset)

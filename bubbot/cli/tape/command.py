@@ -1,4 +1,4 @@
-"""`bubbot tape`: the commands of the store and of features, and those only for shells: show, export, import, repair."""
+"""`bubbot tape`: the commands of the store and of features, and those only for shells: show, export, import, repair, copy."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show_json, show_line
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape.commands import STORE_COMMANDS
+from bubbot.cli.tape.copy import copy_tapes
 from bubbot.cli.tape.files import export_tape, import_tape
 from bubbot.cli.tape.repair import repair_tapes
 from bubbot.cli.tape.results import EntryLine
@@ -139,6 +140,7 @@ _ORDER = (
     "gc",
     "size",
     "repair",
+    "copy",
 )
 _COMMANDS: tuple[CommandSyntax, ...] = (
     *STORE_COMMANDS.commands,
@@ -147,11 +149,12 @@ _COMMANDS: tuple[CommandSyntax, ...] = (
     export_tape,
     import_tape,
     repair_tapes,
+    copy_tapes,
 )
 TAPE_COMMANDS = CommandGroup[CommandSyntax](
     "tape",
     tuple(sorted(_COMMANDS, key=lambda command: _ORDER.index(command.action))),
-    "Read and manage tapes. All actions except `archive`, `import`, `gc`, `repair` and `index --rebuild` are read-only and "
+    "Read and manage tapes. All actions except `archive`, `import`, `gc`, `repair`, `copy` and `index --rebuild` are read-only and "
     "work while the bot runs.",
     "list, show, search, verify, export and import tapes",
 )

@@ -357,6 +357,32 @@ class RepairResult(Struct, frozen=True):
     rebuilt: tuple[str, ...]
 
 
+class CopyResult(Struct, frozen=True):
+    """A copy of all tapes in another store.
+
+    Attributes:
+        source: the file or database that was copied; no password is in it.
+        target: the file or database with the copy.
+        tapes: their number, archives included.
+        archives: the number of archives.
+        entries: the number of entries, erased ones included.
+        erased: how many of them were erased.
+        blobs: the number of files and texts beside the entries.
+        forks: the number of open turns.
+        head: the deployment head of the copy; its hash is that of the source.
+    """
+
+    source: str
+    target: str
+    tapes: int
+    archives: int
+    entries: int
+    erased: int
+    blobs: int
+    forks: int
+    head: str
+
+
 class ArchiveResult(Struct, frozen=True):
     """A tape that was archived.
 

@@ -145,7 +145,9 @@ class _CheckContext:
             self._is_quarantined = any(finding.id == "home.quarantine" for finding in about_tapes)
             yield from about_tapes
         if running:
-            yield from run_check("the running bot", partial(check_running, home, file))
+            yield from run_check(
+                "the running bot", partial(check_running, home, file, is_on_server=self._store.kind == POSTGRES_STORE)
+            )
         yield from run_check("the backups", partial(check_backups, home, self._state, now=self._now))
 
     def _check_database(self, *, running: bool) -> Iterator[Finding]:

@@ -17,12 +17,23 @@ ANSWER_SECONDS = 3.0
 """The time for the answer; a bot that is starting or ending gets no finding."""
 
 
-def check_running(home: Home, file: Path) -> Iterator[Finding]:
-    """Ask the running bot for the state of its channels, disk and database; `file` is the configuration to edit."""
+def check_running(home: Home, file: Path, *, is_on_server: bool) -> Iterator[Finding]:
+    """Ask the running bot for the state of its channels, disk and database.
+
+    Args:
+        file: the configuration to edit.
+        is_on_server: its tapes are in a database on a server.
+    """
     snapshot = asyncio.run(request_snapshot(home))
     if snapshot is None:
         return
-    if snapshot.full and not snapshot.readonly:  # the home has a finding of its own then
+    if snapshot.full and is_on_server:
+        cause = (
+            "The running bot waits for room on the disk of the PostgreSQL server: nothing is accepted, acknowledged or sent until "
+            "there is some; then it continues by itself. The command, on the server, shows what takes it."
+        )
+        yield Finding("server.full", "problem", cause, "df -h \"$(psql -Atc 'SHOW data_directory')\"")
+    elif snapshot.full and not snapshot.readonly:  # the home has a finding of its own then
         cause = (
             f"The running bot waits for disk space for {home.path}: nothing is accepted, acknowledged or sent until "
             "space is freed; then it continues by itself."

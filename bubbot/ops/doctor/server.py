@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # few homes have a server
 
 MAX_CLOCK_SECONDS = 5
 """Seconds that the clocks of server and bot may differ."""
+_NOTHING_READABLE = {f"server.{fault}" for fault in ("lost", "unusable", "empty", "encoding", "pooler", "rights")}
 
 
 def read_server(settings: StoreSettings, home: Home, now: datetime) -> tuple[bool, list[Finding]]:
@@ -27,7 +29,7 @@ def read_server(settings: StoreSettings, home: Home, now: datetime) -> tuple[boo
         has_entries, found = read_store(settings, home)
         return has_entries, [found]
     findings = list(check_server(settings.url.get_secret_value(), home, now))
-    if any(finding.id in ("server.lost", "server.unusable", "server.empty", "server.encoding") for finding in findings):
+    if any(finding.id in _NOTHING_READABLE for finding in findings):
         return False, findings
     has_entries, found = read_store(settings, home)
     return has_entries, [found, *findings]
@@ -35,14 +37,30 @@ def read_server(settings: StoreSettings, home: Home, now: datetime) -> tuple[boo
 
 def check_server(url: str, home: Home, now: datetime) -> Iterator[Finding]:
     """Check whether a database can be the store, and what of it would not keep the promises. `now`: the bot's clock."""
-    from bubbot.stores.postgres.connections import ServerAddress, ServerLost, connect, translated_errors
+    from bubbot.stores.postgres.connections import (
+        PooledTransactions,
+        ServerAddress,
+        ServerLost,
+        connect,
+        refuse_pooler,
+        translated_errors,
+    )
+    from bubbot.stores.postgres.schema import MissingRight
 
     try:
-        with translated_errors(), closing(connect(ServerAddress(url), readonly=True)) as conn:
+        address = ServerAddress(url)
+        with translated_errors(), closing(connect(address, readonly=True)) as conn:
             yield from check_settings(conn, now)
+            refuse_pooler(conn, address)
             yield from _check_schema(conn)
     except ServerLost as error:
-        yield Finding("server.lost", "problem", _sentence(error), "pg_isready")
+        asked = {"--host": address.parameters.get("host"), "--port": address.parameters.get("port")}
+        options = [part for name, value in asked.items() if value for part in (name, str(value))]
+        yield Finding("server.lost", "problem", _sentence(error), shlex.join(["pg_isready", *options]))
+    except PooledTransactions as error:
+        yield Finding("server.pooler", "problem", _sentence(error), edit_command(home.config))
+    except MissingRight as error:
+        yield Finding("server.rights", "problem", _sentence(error), error.fix)
     except BubbotError as error:
         yield Finding("server.unusable", "problem", _sentence(error), edit_command(home.config))
 
@@ -76,9 +94,12 @@ def check_settings(conn: Connection, now: datetime) -> Iterator[Finding]:
 
 def _check_schema(conn: Connection) -> Iterator[Finding]:
     from bubbot.stores.postgres.connections import working_role
-    from bubbot.stores.postgres.schema import APP_ROLE, check_version, missing_indexes, wrong_guards
+    from bubbot.stores.postgres.schema import APP_ROLE, check_version, may_not_create, missing_indexes, wrong_guards
 
     if check_version(conn) == 0:
+        row = conn.execute("SELECT has_database_privilege(current_database(), 'CREATE')").fetchone()
+        if row is not None and not row[0]:
+            raise may_not_create(conn)
         yield Finding("server.empty", "ok", "The database holds nothing yet; the next chat makes its tables.")
         return
     if not working_role(conn, readonly=False):

@@ -9,24 +9,27 @@ from operator import itemgetter
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DeploymentAudit
 from bubbot.stores.audit import AuditRun
-from bubbot.stores.names import TapeNameRow, tape_ends, tape_names
+from bubbot.stores.names import DatabaseRows, TapeNameRow, tape_ends, tape_names
 from bubbot.stores.postgres.connections import ThreadReader
 from bubbot.stores.postgres.schema import MIGRATIONS, Connection, missing_indexes, wrong_guards
 from bubbot.stores.rows import LARGEST
 from bubbot.tape.chain import AuditFinding, deployment_head, older_head
 
-_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+def read_blobs(conn: DatabaseRows, tape: int) -> Iterator[tuple[str, bytes]]:
+    """Yield digest and bytes of the blobs of a tape."""
+    rows = conn.execute("SELECT digest, data FROM blob_pieces WHERE tape = ? ORDER BY digest, piece", (tape,))
+    for digest, pieces in groupby(rows, key=itemgetter(0)):
+        yield digest, b"".join(data for _, data in pieces)
 
 
 class PostgresAuditRun(AuditRun):
     """See `AuditRun`. Blobs are in pieces, and each tape says where it ends."""
 
     def read_blobs(self, tape: TapeNameRow) -> Iterator[tuple[str, object]]:
-        rows = self.conn.execute(
-            "SELECT digest, data FROM blob_pieces WHERE tape = ? ORDER BY digest, piece", (tape.number,)
-        )
-        for digest, pieces in groupby(rows, key=itemgetter(0)):
-            yield digest, b"".join(data for _, data in pieces)
+        return read_blobs(self.conn, tape.number)
 
     def check_ends(self, only: str | None) -> Iterator[AuditFinding]:
         """Compare what each tape says of its newest entry with that entry: a missing end breaks no chain."""
@@ -48,7 +51,7 @@ class PostgresAuditRun(AuditRun):
 
 def audit_all(conn: Connection, only: str | None = None, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
     """Audit one tape or all, from one state of the database; report the entries whose hashes were checked."""
-    conn.execute(_SNAPSHOT)
+    conn.execute(SNAPSHOT)
     try:
         guards, indexes = wrong_guards(conn), missing_indexes(conn)
         reader = ThreadReader(conn)
@@ -67,7 +70,7 @@ def audit_all(conn: Connection, only: str | None = None, on_progress: OnProgress
 
 def head_at(conn: Connection, position: int, *, older: bool = False) -> str:
     """Return the deployment head at this global position; `older`: in the form of version 2 of SQLite's databases."""
-    conn.execute(_SNAPSHOT)
+    conn.execute(SNAPSHOT)
     try:
         head_of = older_head if older else deployment_head
         return head_of(min(position, LARGEST), tape_ends(ThreadReader(conn), min(position, LARGEST)))
@@ -75,9 +78,13 @@ def head_at(conn: Connection, position: int, *, older: bool = False) -> str:
         conn.execute("COMMIT")
 
 
+def readable_position(reader: ThreadReader) -> int:
+    """Return the newest position below which nothing can come; 0 without entries."""
+    statement = "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
+    return int(reader.execute(statement).fetchone()[0])
+
+
 def _head(reader: ThreadReader) -> str:
     """Return the head at the newest position below which nothing can come."""
-    (position,) = reader.execute(
-        "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
-    ).fetchone()
+    position = readable_position(reader)
     return deployment_head(position, tape_ends(reader, position))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,10 +18,15 @@ from psycopg.types.string import StrDumperUnknown
 
 from bubbot.errors import BubbotError, ConfigError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.stores.names import RowsOfStatement
-from bubbot.stores.postgres.schema import APP_ROLE, OLDEST_SERVER, SCHEMA, Connection
+from bubbot.stores.postgres.schema import APP_ROLE, OLDEST_SERVER, SCHEMA, Connection, MissingRight
 
 CONNECT_SECONDS = 10
 """Seconds after which an attempt to reach the server fails."""
+_WRITING = "hashtextextended('bubbot writes:' || current_schema(), 0)"
+SHARE_WRITING = f"SELECT pg_try_advisory_lock_shared({_WRITING})"
+"""Held by each writing connection until it ends, so that a copy finds out that a bot runs; true if it was free."""
+KEEP_WRITERS_OUT = f"SELECT pg_try_advisory_lock({_WRITING})"
+"""False if somebody writes; NULL without a schema."""
 _LOST = ("08", "57P")
 """Beginnings of the codes of a server that went away; an error without a code is the client's, who lost it."""
 _DAMAGED = ("XX001", "XX002")
@@ -52,6 +57,10 @@ def adapt(conn: psycopg.Connection[TupleRow] | psycopg.AsyncConnection[TupleRow]
 
 class ServerLost(StoreUnavailable):
     """The server cannot be reached; nothing is acknowledged meanwhile."""
+
+
+class PooledTransactions(StoreUnavailable):
+    """A pooler in transaction mode stands before the server."""
 
 
 class ServerAddress:
@@ -189,6 +198,37 @@ def check_server(conn: Connection, *, readonly: bool) -> None:
         raise StoreUnavailable(f"{fault.cause}: {fault.command}")
 
 
+def refuse_pooler(conn: Connection, address: ServerAddress) -> None:
+    """Raise `PooledTransactions` if a pooler gives each transaction another session of the server.
+
+    Locks and settings of a session would then be somebody else's. Two connections take sessions in turns: they meet, if the
+    pooler gives what was idle for the longest or the shortest time, or has one session only.
+    """
+    own = {_session_of(conn), _session_of(conn)}
+    if own == {conn.info.backend_pid}:
+        return  # nobody stands between
+    with closing(psycopg.connect(autocommit=True, **address.parameters)) as other:
+        others = {_session_of(other)}
+        if not own & others:  # else there is one session, for which they would wait
+            for each, sessions in ((conn, own), (other, others)):
+                each.execute("BEGIN")
+                sessions.add(_session_of(each))
+            for each in (conn, other):
+                each.execute("COMMIT")
+            own.add(_session_of(conn))
+    if own & others or len(own) > 1:
+        raise PooledTransactions(
+            f"{address} is a pooler in transaction mode, where locks and settings of a session are somebody else's: name the "
+            "server itself in [store] url, or let the pooler keep sessions (pool_mode = session)"
+        )
+
+
+def _session_of(conn: Connection) -> int:
+    row = conn.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def working_role(conn: Connection, *, readonly: bool) -> str:
     """Return the role to go on as; empty for the one that connected. Raise `StoreUnavailable` if it lacks rights."""
     row = conn.execute(
@@ -203,10 +243,8 @@ def working_role(conn: Connection, *, readonly: bool) -> str:
         (role or conn.info.user, right, role or conn.info.user),
     ).fetchone()
     if row is None or not row[0]:
-        raise StoreUnavailable(
-            f"the role {role or conn.info.user} may not {'read' if readonly else 'write'} the tapes: as the owner, "
-            f"`GRANT {APP_ROLE} TO {conn.info.user}`"
-        )
+        message = f"the role {role or conn.info.user} may not {'read' if readonly else 'write'} the tapes"
+        raise MissingRight(message, right=APP_ROLE, role=conn.info.user)
     return role
 
 

@@ -528,6 +528,19 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('bubbot:migrate', 0))"
 Connection: TypeAlias = psycopg.Connection[TupleRow]
 
 
+class MissingRight(StoreUnavailable):
+    """The role may not do what bubbot needs.
+
+    Attributes:
+        fix: the command that gives it the right.
+    """
+
+    def __init__(self, message: str, *, right: str, role: str) -> None:
+        grant = f"GRANT {right} TO {role}"
+        super().__init__(f"{message}: as the owner, `{grant}`")
+        self.fix = f"psql -c '{grant}'"
+
+
 def check_version(conn: Connection) -> int:
     """Return the version of the schema; 0 if there is none.
 
@@ -545,9 +558,8 @@ def check_version(conn: Connection) -> int:
     try:
         version = conn.execute(f"SELECT coalesce(max(version), 0) FROM {SCHEMA}.migrations").fetchone()
     except psycopg.errors.InsufficientPrivilege as error:
-        raise StoreUnavailable(
-            f"the role may not read the schema {SCHEMA}: as the owner, `GRANT {APP_ROLE} TO` it"
-        ) from error
+        message = f"the role may not read the schema {SCHEMA}"
+        raise MissingRight(message, right=APP_ROLE, role=conn.info.user) from error
     newest = 0 if version is None else int(version[0])
     if newest > len(MIGRATIONS):
         raise StoreTooNew(
@@ -585,10 +597,13 @@ def migrate(conn: Connection, *, now: str) -> None:
             if not has_jobs(conn, JOBS_SCHEMA):
                 migrate_jobs(conn, JOBS_SCHEMA, APP_ROLE)
     except psycopg.errors.InsufficientPrivilege as error:
-        raise StoreUnavailable(
-            f"the role {conn.info.user} may not make bubbot's tables ({error.diag.message_primary}): start once with the "
-            f"address of the database's owner, or `GRANT CREATE ON DATABASE {conn.info.dbname} TO {conn.info.user}`"
-        ) from error
+        raise may_not_create(conn) from error
+
+
+def may_not_create(conn: Connection) -> MissingRight:
+    """Return the error of a role that may not make the schema."""
+    message = f"the role {conn.info.user} may not make bubbot's tables; start once with the address of the database's owner, or"
+    return MissingRight(message, right=f"CREATE ON DATABASE {conn.info.dbname}", role=conn.info.user)
 
 
 def _index_parts(conn: Connection) -> None:

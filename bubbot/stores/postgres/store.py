@@ -14,10 +14,14 @@ import psycopg
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
+from bubbot.errors import EntryNotFound, StoreError, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
+<<<<<<< HEAD
 from bubbot.ports.workers import ChatJobs, JobOptions, Worker
+=======
+from bubbot.stores.copying import CopyCounts, TapesToCopy, copy_tapes
+>>>>>>> w_copy
 from bubbot.stores.erasing import (
     BlobTraces,
     Traces,
@@ -38,6 +42,7 @@ from bubbot.stores.postgres.connections import (
     adapt,
     check_server,
     connect,
+    refuse_pooler,
     session_statements,
     to_postgres,
     translate_error,
@@ -47,14 +52,17 @@ from bubbot.stores.postgres.connections import (
 )
 from bubbot.stores.postgres.reading import find_entries
 from bubbot.stores.postgres.schema import (
+<<<<<<< HEAD
     JOBS_SCHEMA,
+=======
+    MAX_PLACES,
+>>>>>>> w_copy
     Connection,
     check_version,
     migrate,
     refuse_unguarded,
 )
 from bubbot.stores.postgres.sizes import measure_size
-from bubbot.stores.postgres.transaction import PostgresTransaction
 from bubbot.stores.postgres.writer import PostgresWriter
 from bubbot.stores.rows import (
     LARGEST,
@@ -320,12 +328,9 @@ class PostgresStore:
 
     async def put_blob(self, tape: str, data: bytes) -> str:
         digest = blob_digest(data)
-
-        async def put(transaction: Transaction) -> None:
-            assert isinstance(transaction, PostgresTransaction)
-            await transaction.put_blob(tape, digest, data)
-
-        await self._require_writer().submit(put, Needs(names=[tape]))
+        await self._require_writer().submit(
+            lambda transaction: transaction.put_blob(tape, digest, data), Needs(names=[tape])
+        )
         return digest
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
@@ -382,14 +387,18 @@ class PostgresStore:
 
     async def workspace(self, default: str) -> str:
         """Return the label in tape names. It is stored once, because the path it came from may change."""
-
-        async def label(transaction: Transaction) -> list[tuple[Any, ...]]:
-            return await transaction.fetch("SELECT keep_label(?)", (default,))
-
         if self._writer is not None:
-            return str((await self._writer.submit(label))[0][0])
+            return await self._writer.submit(lambda transaction: transaction.keep_label(default))
         rows = await self._ask("SELECT value FROM deployment WHERE key = 'workspace'")
         return rows[0][0] if rows else default
+
+    async def adopt(self, source: TapesToCopy, on_progress: OnProgress = ignore_progress) -> CopyCounts:
+        """Take over all tapes of another store, in one transaction. Raise `StoreError`, with nothing written."""
+        if (entries := source.count_entries()) >= MAX_PLACES:
+            raise StoreError(
+                f"a server takes over {MAX_PLACES - 1} entries at most, as one transaction, and there are {entries}"
+            )
+        return await self._submit_exclusive(lambda transaction: copy_tapes(transaction, source, on_progress))
 
     async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
         return await self._read_through(partial(audit_all, only=tape, on_progress=on_progress))
@@ -545,6 +554,7 @@ def _prepare(address: ServerAddress, now: str) -> str:
     """Check the server, migrate the schema; return the role to go on as."""
     with translated_errors(), closing(connect(address, readonly=False)) as conn:
         check_server(conn, readonly=False)
+        refuse_pooler(conn, address)
         migrate(conn, now=now)
         role = working_role(conn, readonly=False)
         refuse_unguarded(conn)

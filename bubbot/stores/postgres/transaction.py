@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Callable, Sequence
+=======
+import json
+from collections.abc import Sequence
+>>>>>>> w_copy
 from typing import Any, Final
 
 import psycopg
@@ -165,7 +170,7 @@ class PostgresTransaction(Transaction):
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return (await self._run([*self._take_changes(), (to_postgres(sql), values)]))[-1]
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         if statements := self._take_changes():
             await self._send(statements)
 
@@ -235,7 +240,6 @@ class PostgresTransaction(Transaction):
         return epoch
 
     async def put_blob(self, tape: str, digest: str, data: bytes) -> None:
-        """Add a blob to a tape unless it has it. Raise `TapeConflict` for an archive."""
         number = await self.begin_tape(tape)
         self.ends[tape] = self.ends[tape] or StoredEnd(number, 0, genesis(tape))
         self._blobs.append((number, digest, data))
@@ -243,6 +247,18 @@ class PostgresTransaction(Transaction):
 
     def _index(self, placed: Sequence[tuple[str, int, TapeEntry]]) -> None:
         self._words += [found for each in placed if (found := index_entry(*each))]
+
+    async def keep_label(self, label: str) -> str:
+        return str((await self.fetch("SELECT keep_label(?)", (label,)))[0][0])
+
+    def stage_stored(self, name: str, tape: int, columns: Row) -> int:
+        """See `Transaction.stage_stored`. What is not blank is indexed."""
+        entry_id, kind, key, *_, date, payload, meta, _, _, _ = columns
+        if payload:
+            stored = {"payload": json.loads(payload), "meta": json.loads(meta)}
+            entry = TapeEntry.from_stored(entry_id=entry_id, kind=kind, key=key, date=date, **stored)
+            self._index([(name, tape, entry)])
+        return super().stage_stored(name, tape, columns)
 
     async def begin_erasure(self) -> None:
         """Do nothing: what search reads is erased with the entries."""

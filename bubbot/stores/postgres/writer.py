@@ -14,7 +14,7 @@ from psycopg.rows import TupleRow
 
 from bubbot.errors import StoreFull, StoreUnavailable
 from bubbot.stores.group import GroupWriter, JobLeftTraces, JobOutcome, WriteJob, run_jobs, translate_unknown
-from bubbot.stores.postgres.connections import ServerLost, is_lost, translate_error
+from bubbot.stores.postgres.connections import SHARE_WRITING, ServerLost, is_lost, translate_error
 from bubbot.stores.postgres.transaction import CommitRefused, PostgresTransaction
 from bubbot.stores.transaction import Needs, Salt
 
@@ -74,7 +74,13 @@ class PostgresWriter(GroupWriter):
 
     async def _connected(self) -> psycopg.AsyncConnection[TupleRow]:
         if self._conn is None or self._conn.closed:
-            self._conn = await self._connector()
+            conn = await self._connector()
+            if (await (await conn.execute(SHARE_WRITING)).fetchone()) != (True,):
+                await conn.close()
+                raise ServerLost(
+                    "the tapes of this database are being copied to another store: nobody writes meanwhile"
+                )
+            self._conn = conn
             await self._conn.execute("INSERT INTO writers VALUES (%s, 0) ON CONFLICT DO NOTHING", (self._name,))
         return self._conn
 

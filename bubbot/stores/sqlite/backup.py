@@ -10,43 +10,17 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
+from bubbot.ports.store import DatabaseContent, TapeHead
 from bubbot.stores.sqlite.audit import Integrity, check_integrity, head_at
 from bubbot.stores.sqlite.connections import BUSY_SECONDS, translate_error
 from bubbot.stores.sqlite.schema import check_version
 
 _PAGES = 1000
 """Pages copied in one step; the process can be interrupted between steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class TapeHead:
-    """The end of a tape: its name, its newest id and the hash of that entry."""
-
-    name: str
-    id: int
-    hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseContent:
-    """The content of a database as a manifest records it.
-
-    Attributes:
-        version: of the schema.
-        workspace: the label in the names of its tapes.
-        tapes: the end of each tape, by name.
-        head: of the deployment, over all tapes.
-    """
-
-    version: int
-    workspace: str
-    tapes: tuple[TapeHead, ...]
-    head: str
 
 
 def copy_database(source: Path, target: Path, on_progress: OnProgress = ignore_progress) -> DatabaseContent:

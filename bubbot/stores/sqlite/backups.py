@@ -15,13 +15,14 @@ from typing import Any
 from bubbot import __version__
 from bubbot.errors import BubbotError, ConfigError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
+from bubbot.ports.store import DatabaseContent, TapeHead
 from bubbot.stores.files import copy_file, digest_of_file, new_folder, remove_folder, remove_partials, write_file
-from bubbot.stores.sqlite.backup import DatabaseContent, TapeHead, copy_database, no_room_message
+from bubbot.stores.sqlite.backup import copy_database, no_room_message
 from bubbot.tape.entry import timestamp
 from bubbot.tape.query import parse_moment
 
-BACKUP_FORMAT = 1
-"""The format of a backup; a newer one is refused."""
+BACKUP_FORMAT = 2
+"""The newest format of a backup; a newer one is refused. Format 2 has no database: it lists what is on a server."""
 DATABASE_FILE = "bubbot.db"
 CONFIG_FILE = "config.toml"
 MANIFEST_FILE = "manifest.json"
@@ -53,12 +54,14 @@ class BackupManifest:
         created: the time, ISO 8601 in UTC.
         database: the content of the copied database.
         files: by name, the database included.
+        server: the database on a server, which is not in the backup; empty for a file of SQLite.
     """
 
     bubbot: str
     created: str
     database: DatabaseContent
     files: Mapping[str, BackupFile]
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +129,47 @@ def write_backup(
     """
     with _translate_errors(target), new_folder(target) as partial:
         content = copy_database(database, partial / DATABASE_FILE, on_progress)
-        for name, source in extra_files.files.items():
-            copy_file(source, partial / name)
-        names = (DATABASE_FILE, *extra_files.files)
-        files = {
-            name: BackupFile(
-                (partial / name).stat().st_size, digest_of_file(partial / name), extra_files.sources.get(name, "")
-            )
-            for name in names
-        }
-        manifest = BackupManifest(__version__, timestamp(now), content, files)
-        write_file(partial / MANIFEST_FILE, encode_manifest(manifest).encode())
+        return _complete(partial, content, extra_files, now, names=(DATABASE_FILE,))
+
+
+def write_server_backup(
+    content: DatabaseContent, server: str, target: Path, extra_files: ExtraFiles, now: datetime
+) -> BackupManifest:
+    """Make the folder `target` of a bot whose tapes are on a server, which makes copies of them itself.
+
+    Args:
+        content: of the database.
+        server: the address of the database, without a password.
+        target: the new folder.
+        extra_files: to copy.
+        now: the time for the manifest.
+
+    Raises:
+        ConfigError: the folder cannot be made there.
+        StoreFull: there is no room.
+    """
+    with _translate_errors(target), new_folder(target) as partial:
+        return _complete(partial, content, extra_files, now, names=(), server=server)
+
+
+def _complete(
+    folder: Path,
+    content: DatabaseContent,
+    extra: ExtraFiles,
+    now: datetime,
+    *,
+    names: tuple[str, ...],
+    server: str = "",
+) -> BackupManifest:
+    """Copy the other files into the folder of a backup, and write its manifest; `names`: the files that are there."""
+    for name, source in extra.files.items():
+        copy_file(source, folder / name)
+    files = {
+        name: BackupFile((folder / name).stat().st_size, digest_of_file(folder / name), extra.sources.get(name, ""))
+        for name in (*names, *extra.files)
+    }
+    manifest = BackupManifest(__version__, timestamp(now), content, files, server)
+    write_file(folder / MANIFEST_FILE, encode_manifest(manifest).encode())
     return manifest
 
 
@@ -157,7 +190,8 @@ def encode_manifest(manifest: BackupManifest) -> str:
     """Encode a manifest for its file."""
     tapes = [asdict(item) for item in manifest.database.tapes]
     data = {
-        "format": BACKUP_FORMAT,
+        "format": BACKUP_FORMAT if manifest.server else 1,
+        **({"server": manifest.server} if manifest.server else {}),
         "bubbot": manifest.bubbot,
         "schema": manifest.database.version,
         "created": manifest.created,
@@ -202,12 +236,15 @@ def _parse_manifest(data: dict[str, Any]) -> BackupManifest:
         str(name): BackupFile(int(item["size"]), str(item["sha256"]), str(item.get("source", "")))
         for name, item in data["files"].items()
     }
-    if DATABASE_FILE not in files or any(Path(name).name != name or name == MANIFEST_FILE for name in files):
+    server = str(data.get("server", ""))
+    if (DATABASE_FILE in files) == bool(server) or any(
+        Path(name).name != name or name == MANIFEST_FILE for name in files
+    ):
         raise ValueError("its list of files")
     if parse_moment(data["created"]) is None:
         raise ValueError("its time")
     content = DatabaseContent(int(data["schema"]), str(data["workspace"]), tapes, str(data["deployment_head"]))
-    return BackupManifest(str(data["bubbot"]), str(data["created"]), content, files)
+    return BackupManifest(str(data["bubbot"]), str(data["created"]), content, files, server)
 
 
 def list_backups(home: Path) -> list[BackupInfo]:

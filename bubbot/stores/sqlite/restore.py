@@ -54,6 +54,18 @@ def verify_backup(backup: Path, on_progress: OnProgress = ignore_progress) -> Ba
     bubbot.
     """
     manifest = read_manifest(backup)
+    if manifest.server:
+        raise ConfigError(
+            f"{backup} is of a bot whose tapes are on a server: let pg_restore make a database of its dump, name that database "
+            "in [store] url, and restore then"
+        )
+    verify_files(backup, manifest)
+    _check_database(backup, manifest, on_progress)
+    return manifest
+
+
+def verify_files(backup: Path, manifest: BackupManifest) -> None:
+    """Check that each file of a backup is what its manifest says. Raise `TapeCorrupt` or `ConfigError`."""
     for name, entry in manifest.files.items():
         path = backup / name
         if not path.is_file():
@@ -64,8 +76,6 @@ def verify_backup(backup: Path, on_progress: OnProgress = ignore_progress) -> Ba
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
         if not intact:
             raise TapeCorrupt(f"the backup {backup} was altered: {name} is not what its manifest says")
-    _check_database(backup, manifest, on_progress)
-    return manifest
 
 
 def _check_database(backup: Path, manifest: BackupManifest, on_progress: OnProgress) -> None:
@@ -123,6 +133,8 @@ def put_in_place(
     if os.path.lexists(folder / f"{DATABASE_FILE}-wal"):
         raise TapeCorrupt("the restored database was not closed properly")
     before_database()
+    if manifest.server:
+        return notes
     (folder / DATABASE_FILE).rename(home / DATABASE_FILE)
     sync(home)
     return notes

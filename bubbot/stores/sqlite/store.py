@@ -19,6 +19,7 @@ from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, IndexState, PositionedEntry, UnreferencedBlobs
+from bubbot.stores.copying import CopyCounts, TapesToCopy, copy_tapes
 from bubbot.stores.erasing import (
     BlobTraces,
     Traces,
@@ -226,14 +227,7 @@ class SqliteStore:
 
     async def put_blob(self, tape: str, data: bytes) -> str:
         digest = blob_digest(data)
-
-        async def put(transaction: Transaction) -> None:
-            number = await transaction.begin_tape(tape)
-            if not await transaction.fetch("SELECT 1 FROM blobs WHERE tape = ? AND digest = ?", (number, digest)):
-                insert = "INSERT INTO blobs (tape, digest, data) VALUES (?, ?, ?)"
-                await transaction.execute(insert, (number, digest, data))
-
-        await self._require_writer().submit(put)
+        await self._require_writer().submit(lambda transaction: transaction.put_blob(tape, digest, data))
         return digest
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
@@ -286,16 +280,14 @@ class SqliteStore:
 
         It is stored once, because the path it came from may change.
         """
-        sql = "SELECT value FROM deployment WHERE key = 'workspace'"
-
-        async def label(transaction: Transaction) -> list[tuple[str, ...]]:
-            await transaction.execute(
-                "INSERT INTO deployment VALUES ('workspace', ?) ON CONFLICT DO NOTHING", (default,)
-            )
-            return await transaction.fetch(sql)
-
-        rows = await (self._writer.submit(label) if self._writer else self._ensure_open(self._reader).fetch(sql))
+        if self._writer is not None:
+            return await self._writer.submit(lambda transaction: transaction.keep_label(default))
+        rows = await self._ensure_open(self._reader).fetch("SELECT value FROM deployment WHERE key = 'workspace'")
         return rows[0][0] if rows else default
+
+    async def adopt(self, source: TapesToCopy, on_progress: OnProgress = ignore_progress) -> CopyCounts:
+        """Take over all tapes of another store, in one transaction. Raise `StoreError`, with nothing written."""
+        return await self._require_writer().submit(lambda transaction: copy_tapes(transaction, source, on_progress))
 
     async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
         return await self._read_through(partial(audit_all, only=tape, on_progress=on_progress))

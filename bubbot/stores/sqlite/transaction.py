@@ -68,20 +68,20 @@ class SqliteTransaction(Transaction):
         await _run_together([self._conn.execute("BEGIN IMMEDIATE"), *questions, *forks])
 
     async def commit(self) -> None:
-        await self._flush()
+        await self.flush()
         await self._conn.execute("COMMIT")
 
     async def execute(self, sql: str, *rows: Sequence[Any]) -> None:
-        await self._flush()
+        await self.flush()
         self.changes += 1
         await self._conn.executemany(sql, rows)
         self._forget()
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        await self._flush()
+        await self.flush()
         return list(await self._conn.execute_fetchall(sql, values))  # type: ignore[arg-type]  # rows are plain tuples
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         # One after the other: an error may have ended the transaction, and a later statement would start its own.
         for change, rows in self._take_staged().items():
             if rows:
@@ -142,6 +142,15 @@ class SqliteTransaction(Transaction):
             "WHERE tape = ? AND id = ?",
             *rows,
         )
+
+    async def put_blob(self, tape: str, digest: str, data: bytes) -> None:
+        number = await self.begin_tape(tape)
+        if not await self.fetch("SELECT 1 FROM blobs WHERE tape = ? AND digest = ?", (number, digest)):
+            await self.execute("INSERT INTO blobs (tape, digest, data) VALUES (?, ?, ?)", (number, digest, data))
+
+    async def keep_label(self, label: str) -> str:
+        await self.execute("INSERT INTO deployment VALUES ('workspace', ?) ON CONFLICT DO NOTHING", (label,))
+        return str((await self.fetch("SELECT value FROM deployment WHERE key = 'workspace'"))[0][0])
 
     async def delete_blobs(self, tape: str, digests: Sequence[str]) -> None:
         await self.execute(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,11 +12,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from bubbot.errors import StoreUnavailable
 from bubbot.home import Home
 from bubbot.ops.doctor.server import check_server, check_settings, read_server
 from bubbot.ports.checks import Finding
 from bubbot.settings.sections import StoreSettings
+from bubbot.stores.postgres.store import open_store
 from tests.planting import found, mend, mends, plants
+from tests.pooler import pooler
 from tests.postgres_server import (
     SUPERUSER,
     PostgresServer,
@@ -55,6 +60,7 @@ def test_a_server_that_is_away_is_named_without_the_password(home: Home) -> None
     told = look("postgresql://me:Wa1ru5@127.0.0.1:9/tapes", home)["server.lost"]
     assert told.level == "problem"
     assert told.cause.startswith("The PostgreSQL server at 127.0.0.1:9/tapes cannot be reached: ")
+    assert told.fix == "pg_isready --host 127.0.0.1 --port 9"
     assert "Wa1ru5" not in told.cause
 
 
@@ -151,3 +157,56 @@ def test_what_protects_history_is_restored_by_the_command(postgres_address: str,
     with psycopg.connect(postgres_address, autocommit=True) as conn:
         conn.execute("DROP INDEX bubbot.entries_key")
     mend(lambda: check_server(postgres_address, home, datetime.now(UTC)), "server.indexes", home.path, env=environment)
+
+
+@contextmanager
+def guest(address: str, *grants: str) -> Iterator[str]:
+    """The address for a role that has these rights alone."""
+    with superuser(address) as conn:
+        conn.execute("CREATE ROLE guest_of_doctor LOGIN")
+        try:
+            for grant in grants:
+                conn.execute(f"GRANT {grant} TO guest_of_doctor")
+            yield address.replace("//owner@", "//guest_of_doctor@")
+        finally:
+            conn.execute("DROP OWNED BY guest_of_doctor")
+            conn.execute("DROP ROLE guest_of_doctor")
+
+
+@plants("server.rights")
+def test_a_role_without_rights_is_a_problem_with_the_grant_that_helps(postgres_address: str, home: Home) -> None:
+    grant = "psql -c 'GRANT bubbot_app TO guest_of_doctor'"
+    with guest(postgres_address) as address, superuser(postgres_address) as conn:
+        told = look(address, home)["server.rights"]
+        assert ("may not read the schema bubbot" in told.cause, told.fix) == (True, grant)
+        conn.execute(told.fix.removeprefix("psql -c '").removesuffix("'"))
+        assert look(address, home) == {}
+    reads = ("USAGE ON SCHEMA bubbot", "SELECT ON ALL TABLES IN SCHEMA bubbot")
+    with guest(postgres_address, *reads) as address:
+        told = look(address, home)["server.rights"]
+        assert ("may not write the tapes" in told.cause, told.fix) == (True, grant)
+    with superuser(postgres_address) as conn:
+        conn.execute("DROP SCHEMA bubbot CASCADE")
+    with guest(postgres_address) as address, superuser(postgres_address) as conn:
+        told = look(address, home)["server.rights"]
+        assert "may not make bubbot's tables" in told.cause
+        conn.execute(told.fix.removeprefix("psql -c '").removesuffix("'"))
+        assert look(address, home).keys() == {"server.empty"}
+
+
+@plants("server.pooler")
+def test_a_pooler_in_transaction_mode_is_a_problem_and_one_that_keeps_sessions_is_none(
+    postgres_server: PostgresServer, postgres_address: str, home: Home, tmp_path: Path
+) -> None:
+    for mode in ("transaction", "session"):
+        folder = tmp_path / mode
+        folder.mkdir()
+        with pooler(postgres_server.folder, folder, mode) as place:
+            address = postgres_address.replace(postgres_server.folder, place)
+            told = look(address, home)
+            if mode == "session":
+                assert told == {}
+                continue
+            assert "is a pooler in transaction mode" in told["server.pooler"].cause
+            with pytest.raises(StoreUnavailable, match="is a pooler in transaction mode"):
+                asyncio.run(open_store(address, salt=bytes, now=lambda: datetime.now(UTC)))
