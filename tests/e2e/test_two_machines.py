@@ -19,7 +19,7 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.e2e.platforms import OnTelegram
 from tests.fakes.botapi.server import Server
-from tests.postgres_server import SUPERUSER, PostgresServer, find_programs, shared_server
+from tests.postgres_server import SUPERUSER, BreakableServer, breakable_server, find_programs
 
 PAGE = ROOT / "docs" / "howto" / "many-workers.md"
 ADDRESSES = {"one": "10.77.0.1", "two": "10.77.0.2"}
@@ -136,7 +136,7 @@ async def forwarded(port: int) -> AsyncIterator[str]:
         server.close()
 
 
-def machines(folder: Path, namespace: str, server: PostgresServer, programs: Path) -> dict[str, Machine]:
+def machines(folder: Path, namespace: str, server: BreakableServer, programs: Path) -> dict[str, Machine]:
     """The server and both machines. Copies between them go over the disk that they have in common."""
     tools = folder / "tools"
     tools.mkdir()
@@ -150,7 +150,7 @@ def machines(folder: Path, namespace: str, server: PostgresServer, programs: Pat
         env = {"PATH": f"{tools}:{programs}:{os.environ['PATH']}", "HOME": str(folder / name), "PYTHONPATH": str(ROOT)}
         env |= {"LANG": "C.UTF-8", "BUBBOT_MODEL__NAME": "scripted", "BUBBOT_STORE__LEASE": "3"}
         if name == "server":
-            env |= {"PGHOST": server.folder, "PGUSER": SUPERUSER, "PGDATABASE": "postgres"}
+            env |= {"PGHOST": str(server.folder), "PGUSER": SUPERUSER, "PGDATABASE": "postgres"}
         found[name] = Machine(name, folder / name, env, ("ip", "netns", "exec", namespace) if name == "two" else ())
     return found
 
@@ -167,7 +167,7 @@ async def test_every_command_of_the_page_on_two_machines(tmp_path: Path) -> None
     assert programs is not None, "no PostgreSQL here"
     with ExitStack() as stack:
         namespace = stack.enter_context(cable())
-        server = stack.enter_context(shared_server(tmp_path, programs, f"listen_addresses={ADDRESSES['one']}"))
+        server = stack.enter_context(breakable_server(programs, f"listen_addresses={ADDRESSES['one']}"))
         async with (
             Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as telegram,
             forwarded(telegram.port) as there,

@@ -17,11 +17,8 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from bubbot.errors import EntryNotFound, StoreError, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
-<<<<<<< HEAD
 from bubbot.ports.workers import ChatJobs, JobOptions, Worker
-=======
 from bubbot.stores.copying import CopyCounts, TapesToCopy, copy_tapes
->>>>>>> w_copy
 from bubbot.stores.erasing import (
     BlobTraces,
     Traces,
@@ -52,11 +49,8 @@ from bubbot.stores.postgres.connections import (
 )
 from bubbot.stores.postgres.reading import find_entries
 from bubbot.stores.postgres.schema import (
-<<<<<<< HEAD
     JOBS_SCHEMA,
-=======
     MAX_PLACES,
->>>>>>> w_copy
     Connection,
     check_version,
     migrate,

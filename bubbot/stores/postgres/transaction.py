@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Callable, Sequence
-=======
 import json
-from collections.abc import Sequence
->>>>>>> w_copy
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import psycopg
