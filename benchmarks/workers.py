@@ -1,8 +1,8 @@
 """SQLite and PostgreSQL beside each other, and one worker beside several: python -m benchmarks.workers [--small] [--json FILE].
 
 Everything is a ratio of one run: in each round all stores, and all numbers of workers, take their turn, in changing order, so
-that noise meets all of them. The server is that of the tests, with fsync, on the same disk as the SQLite files, and its own
-processor time counts nowhere. Workers are real processes of `bubbot run`; platforms and model are servers on loopback.
+that noise meets all of them. The server is that of the tests, with fsync, on the disk of the SQLite files. Workers are real
+processes of `bubbot run`; platforms and model are servers on loopback.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -73,15 +73,16 @@ TINY = Plan(rounds=1, sessions=(1, 2), merges=2, workers=(1, 2), turns_at_once=1
 
 @dataclass(slots=True)
 class Taken:
-    """What was measured of one thing, by round: milliseconds each, and processor milliseconds of the bot."""
+    """What was measured of one thing, by round: milliseconds each, and processor milliseconds of bot and server."""
 
     wall: list[float]
     processor: list[float]
+    server: list[float]
 
     @classmethod
     def empty(cls) -> Taken:
         """Nothing yet."""
-        return cls([], [])
+        return cls([], [], [])
 
     @property
     def middle(self) -> float:
@@ -94,8 +95,8 @@ def ratio(one: Taken, other: Taken) -> float:
     return statistics.median(mine / theirs for mine, theirs in zip(one.wall, other.wall, strict=True))
 
 
-async def measure_stores(plan: Plan, folder: Path, url: str) -> dict[str, dict[str, Taken]]:
-    """Merges and whole turns on each store, by what was done and by store."""
+async def measure_stores(plan: Plan, folder: Path, url: str, server: int) -> dict[str, dict[str, Taken]]:
+    """Merges and whole turns on each store, by what was done and by store; `server` is the first process of PostgreSQL."""
     found: dict[str, dict[str, Taken]] = defaultdict(lambda: defaultdict(Taken.empty))
     async with AsyncExitStack() as stack:
         most = max(plan.sessions)
@@ -108,7 +109,7 @@ async def measure_stores(plan: Plan, folder: Path, url: str) -> dict[str, dict[s
             for sessions in plan.sessions:
                 for store in turned(STORES, number):
                     with _group_size(1 if store == EACH else group.MAX_GROUP_JOBS):
-                        work = _Work(talks[store], sessions, -(-plan.merges // sessions))
+                        work = _Work(talks[store], sessions, -(-plan.merges // sessions), server)
                         await work.take(found[f"merges, {sessions}"][store], work.merge)
                         await work.take(found[f"turns, {sessions}"][store], work.turn)
     return found
@@ -153,6 +154,7 @@ class _Work:
     talk: Talk
     sessions: int
     each: int
+    server: int
 
     async def take(self, taken: Taken, work: Callable[[int], Awaitable[object]]) -> None:
         """One round."""
@@ -162,10 +164,11 @@ class _Work:
                 await work(chat)
 
         count = self.each * self.sessions
-        processor, begun = time.process_time(), time.perf_counter()
+        server, processor, begun = server_seconds(self.server), time.process_time(), time.perf_counter()
         await asyncio.gather(*(session(chat) for chat in range(self.sessions)))
         taken.wall.append(1000 * (time.perf_counter() - begun) / count)
         taken.processor.append(1000 * (time.process_time() - processor) / count)
+        taken.server.append(1000 * (server_seconds(self.server) - server) / count)
 
     async def merge(self, chat: int) -> None:
         """A fork with a message, and its merge with the rest of a turn: eight entries."""
@@ -284,6 +287,18 @@ def processor_seconds(stage: Chaos) -> float:
     return total
 
 
+def server_seconds(pid: int) -> float:
+    """Processor seconds so far of a process, its children, and those of them that ended."""
+    total = 0.0
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdecimal():
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if pid in (int(entry.name), int(fields[1])):
+                    total += sum(map(int, fields[11:15] if int(entry.name) == pid else fields[11:13])) / TICKS
+    return total
+
+
 def turned(items: Sequence[Any], by: int) -> list[Any]:
     """The same items, beginning with another one each round."""
     place = by % len(items)
@@ -296,7 +311,7 @@ def report(plan: Plan, figures: Mapping[str, Any]) -> str:
         f"{figures['machine']}, load {figures['load']}, {figures['date']}, medians of {plan.rounds} rounds in turns"
     ]
     if stores := figures.get("stores"):
-        head = ["ms each (of them processor)", *STORES, "grouped to each", "SQLite to grouped"]
+        head = ["ms each (processor ms: bot, server)", *STORES, "grouped to each", "SQLite to grouped"]
         lines = [
             [
                 what,
@@ -332,7 +347,8 @@ def report(plan: Plan, figures: Mapping[str, Any]) -> str:
 
 
 def _cell(taken: Taken) -> str:
-    return f"{taken.middle:.2f} ({statistics.median(taken.processor):.2f})"
+    processor = [statistics.median(taken.processor), *([statistics.median(taken.server)] if any(taken.server) else [])]
+    return f"{taken.middle:.2f} ({', '.join(f'{one:.2f}' for one in processor)})"
 
 
 def _times(by_store: Mapping[str, Taken], slow: str, fast: str = GROUPED) -> str:
@@ -352,7 +368,7 @@ async def measure(plan: Plan, folder: Path, parts: Sequence[str]) -> dict[str, A
         make_template(server)
         if "stores" in parts:
             with copied_database(server) as url:
-                figures["stores"] = await measure_stores(plan, folder, url)
+                figures["stores"] = await measure_stores(plan, folder, url, server.pid)
         if "memory" in parts:
             with copied_database(server) as url:
                 figures["memory"] = await measure_memory(plan, folder, url)
