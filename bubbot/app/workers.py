@@ -232,6 +232,9 @@ class ChatWorkers:
                 await self._wait(work, for_news=False)
                 if await self._has_open_work(job.chat):
                     await self.jobs.wake([job.chat], is_resumed=True)
+        except BubbotError:
+            await self._end(work)  # the job may not end before what runs for its other threads
+            raise
         finally:
             if self._work.get(digest) is work:
                 del self._work[digest]
@@ -310,10 +313,20 @@ class ChatWorkers:
         assert self._runtime is not None
         for session in list(work.sessions):
             await self._runtime.wait_idle_here(session)
+            if (failure := self._runtime.take_failure(session)) is not None:
+                raise failure
         work.job.leave_place()
         for name, chat in list(work.places):
             if channel := self._channels.get(name):
                 await channel.deliverer.wait_until_delivered(chat)
+
+    async def _end(self, work: ChatWork) -> None:
+        """Wait until all that was begun has ended, however."""
+        while True:
+            try:
+                return await self._wait_idle(work)
+            except BubbotError as error:
+                log.debug("another thread failed, too: %s", error, extra={"action": "worker.failed"})
 
     def _note_place(self, work: ChatWork, channel: str, session: str) -> None:
         work.places[channel, session.partition(":")[2].partition(":")[0]] = None

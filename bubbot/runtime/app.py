@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from bubbot.errors import ConfigError, LeaseLost
+from bubbot.errors import BubbotError, ConfigError, LeaseLost
 from bubbot.log import bind
 from bubbot.ports.channel import Inbound
 from bubbot.ports.health import RuntimeLoad
@@ -47,6 +47,7 @@ class AppRuntime:
         self._cached_entries: dict[str, int] = {}
         self._cached_total = 0
         self._paused = False
+        self._failures: dict[str, BubbotError] = {}
 
     @property
     def deps(self) -> SessionDeps:
@@ -246,6 +247,16 @@ class AppRuntime:
                 log.warning("session lost to another process: %s", error, extra={"action": "session.lost"})
                 session.abandon(error)
                 self._forget(session_id)
+            except BubbotError as error:
+                if self._shared is None:
+                    raise  # the store or the tape failed: nothing can be recorded
+                session.abandon(error)
+                self._forget(session_id)
+                self._failures[session_id] = error
+
+    def take_failure(self, session_id: str) -> BubbotError | None:
+        """Return, once, what ended the work on a session here, such as a lost server; None for nothing."""
+        return self._failures.pop(session_id, None)
 
     def _forget_idle(self, session_id: str, task: asyncio.Task[None]) -> None:
         """Forget the sessions that have been idle longest; called when this one becomes idle."""

@@ -322,8 +322,8 @@ class SessionRuntime:
         self._queue.count_interrupted(self._interrupted)
         self._is_taken_up = True
 
-    def abandon(self, error: LeaseLost) -> None:
-        """Drop the waiting messages: another holder answers them."""
+    def abandon(self, error: BubbotError) -> None:
+        """Drop the waiting messages: whoever takes the session up next answers them."""
         for message in self._queue.take_all():
             message.fail(error)
         self._deps.on_preview(self._tape.session, TurnFinished("failed"))

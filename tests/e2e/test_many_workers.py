@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,19 @@ async def test_questions_and_commands_at_a_worker_are_answered_there(tmp_path: P
         assert saved.returncode == 0, saved.stderr.decode() + workers.log
         shown = await asyncio.to_thread(workers.bubbot, "one", "memory", "show", "default")
         assert b"the sky is blue" in shown.stdout, shown.stderr.decode() + workers.log
+        listed = json.loads((await asyncio.to_thread(workers.bubbot, "one", "workers", "--json")).stdout)
+        pids = {worker["pid"]: worker["id"] for worker in listed["workers"]}
+        assert pids.keys() == {worker.process.pid for worker in workers.workers.values()}
+        one = pids[workers.workers["one"].process.pid]
+        done = await asyncio.to_thread(workers.bubbot, "two", "workers", "--drain", str(one))
+        assert (done.returncode, done.stdout.count(b", ending")) == (0, 1), done.stderr.decode()
+        assert await workers.workers["one"].ended() == 0
+        again = await asyncio.to_thread(workers.bubbot, "two", "workers", "--drain", str(one))
+        assert (
+            again.returncode,
+            f"there is no such process; those that run: {pids[workers.workers['two'].process.pid]}"
+            in again.stderr.decode(),
+        ) == (2, True)
 
 
 async def test_a_worker_that_starts_again_goes_on_at_once_and_makes_the_jobs_that_are_missing(

@@ -28,7 +28,7 @@ from psycopg import sql
 from psycopg.rows import TupleRow
 
 from bubbot import __version__
-from bubbot.errors import LeaseLost, StoreUnavailable
+from bubbot.errors import BubbotError, LeaseLost
 from bubbot.ports.workers import ChatJob, JobOptions
 from bubbot.stores.postgres.connections import CONNECT_SECONDS
 from bubbot.stores.postgres.schema import JOBS_SCHEMA, SCHEMA
@@ -87,6 +87,7 @@ class PostgresJobs:
         self._number = 0
         self._heard = 0.0
         self._is_lost = False
+        self._losing: asyncio.Future[None] | None = None
         self.is_ending = False
         self._ready = asyncio.Event()
 
@@ -107,6 +108,8 @@ class PostgresJobs:
                         stalled_worker_timeout=1e9,  # `take_over` removes them together with their jobs
                     )
                     await self._worker.run()  # type: ignore[no-untyped-call]
+                    if self._losing is not None:
+                        await self._losing
             finally:
                 signs.cancel()
                 await asyncio.gather(signs, return_exceptions=True)
@@ -285,7 +288,8 @@ class PostgresJobs:
         )
         if self._worker is not None:
             self._worker.stop()  # type: ignore[no-untyped-call]
-        await self._options.on_lost()
+        # Not here: the caller may be one of those that have to end.
+        self._losing = asyncio.ensure_future(self._options.on_lost())
 
     async def _take_over(self) -> None:
         row = await self._connector.execute_query_one_async(
@@ -303,8 +307,11 @@ class PostgresJobs:
             job_id = context.job.id
             try:
                 await self._options.run(ChatJob(chat, again, lambda: self.leave_place(job_id)))
-            except Exception:  # the boundary of a job: another one tries again
-                log.exception("work on a chat failed, it is tried again", extra={"action": "worker.failed"})
+            except Exception as error:  # the boundary of a job: another one tries again
+                log.warning(
+                    "work on a chat failed, it is tried again: %s", error, extra={"action": "worker.failed"},
+                    exc_info=None if isinstance(error, BubbotError) else error,
+                )  # fmt: skip
                 await asyncio.sleep(POLL_SECONDS)
                 if not self._is_lost:
                     await self.wake([chat], is_resumed=True)
@@ -427,8 +434,3 @@ def queue_name(chat: str) -> str:
     if len(channel) <= MAX_QUEUE_NAME and channel.isascii() and "/" not in channel:
         return channel
     return md5(channel.encode(), usedforsecurity=False).hexdigest()
-
-
-def unreachable_jobs(error: ConnectorException) -> StoreUnavailable:
-    """Return the error of ours for one of the jobs' connections."""
-    return StoreUnavailable(f"the jobs of the database cannot be reached: {error.__cause__ or error}")
