@@ -83,13 +83,14 @@ class Worker:
     """A home and its process.
 
     Attributes:
+        target: what the process runs; by default `bubbot` as it is.
         codes: exit codes of processes that ended by themselves.
     """
 
     home: Path
     env: Mapping[str, str]
+    target: str = BOT
     daemon: Daemon | None = None
-    is_frozen: bool = False
     codes: list[int] = field(default_factory=list)
 
     @property
@@ -100,7 +101,7 @@ class Worker:
 
     async def start(self) -> None:
         """Start a process."""
-        self.daemon = await started(self.home, target=BOT, env=self.env)
+        self.daemon = await started(self.home, target=self.target, env=self.env)
 
     async def run(self) -> None:
         """Start a process, and wait until it runs."""
@@ -117,10 +118,9 @@ class Worker:
 
     async def kill(self) -> None:
         """End it at once."""
-        if self.daemon is not None:
-            self.send(signal.SIGKILL)
-            await self.daemon.ended()
-            self.daemon, self.is_frozen = None, False
+        daemon, self.daemon = self.daemon, None  # at once: another disturbance may meet it
+        if daemon is not None:
+            await daemon.kill()
 
     def send(self, number: int) -> None:
         """Send a signal to it."""
