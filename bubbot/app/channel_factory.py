@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Any
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.errors import ConfigError
+from bubbot.errors import BubbotError, ConfigError
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
 from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.files import outgoing_blob_reader
@@ -31,6 +32,16 @@ from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
+
+log = logging.getLogger(__name__)
+
+
+async def _leave_to_others(work: Coroutine[Any, Any, None]) -> None:
+    """Run the background work of a channel. If the store fails it, what is open waits for a process that can do it."""
+    try:
+        await work
+    except BubbotError as error:
+        log.warning("delivery broken off, it is tried again: %s", error, extra={"action": "deliver.broken_off"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +142,9 @@ class ChannelFactory:
         outbox = Outbox(self.open_tape(outbox_tape(name)), self.projections)
         return outgoing_blob_reader(self.store, outbox, lambda session: session_tape(self.workspace, session))
 
+    def _create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self.group.create_task(work if self.shared is None else _leave_to_others(work))
+
     async def build_runtime(self, channel: Channel, policy: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
         """Build the runtime of a channel; `hold` withholds its answers."""
         wrapped = self.wrap(channel)
@@ -142,7 +156,7 @@ class ChannelFactory:
             outbox,
             policy,
             now=self.deps.now,
-            create_task=self.group.create_task,
+            create_task=self._create_task,
             hold=hold,
             wait_for_room=self.wait_for_room,
             around_delivery=self.around_delivery,

@@ -12,9 +12,9 @@ import pytest
 from msgspec import structs
 
 from bubbot.gateway.inbox import Inbox, inbox_tape
-from bubbot.ports.channel import Attachment, ButtonPress, Inbound, Sender, UnparsedUpdate
+from bubbot.ports.channel import Attachment, ButtonPress, Edit, Inbound, Sender, UnparsedUpdate
 from bubbot.ports.inbox import done_entry, interrupted_entry
-from bubbot.ports.turn import AcceptedInbound
+from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
@@ -265,3 +265,25 @@ class TestShards:
         owed = [await inbox.accept(structs.replace(inbound(external_id=chat), chat=chat)) for chat in ("home", "work")]
         await inbox.append(done_entry([one.id for one in owed[:1] if one], outcome="answered"), session="test:home")
         assert [one.inbound.chat for one in await inbox.open_inbounds()] == ["work"]
+
+
+async def test_the_open_work_of_a_chat_is_that_of_all_its_threads_and_of_no_other_chat(inbox: Inbox) -> None:
+    def said(external_id: str, chat: str, thread: str = "") -> Inbound:
+        return structs.replace(inbound(external_id=external_id), chat=chat, thread=thread)
+
+    for one in (said("1", "home"), said("2", "home", "7"), said("3", "homely"), said("4", "home")):
+        assert await inbox.accept(one)
+    change = Edit("test", "5", "home", "1", Sender("7", "Ann"), "other words", "2026-11-21T20:22:00+00:00")
+    assert await inbox.record_change(change)
+    assert [_external_id(each) for each in await inbox.open_of("test:home")] == ["1", "2", "4", "5"]
+    await inbox.append(done_entry([1], turn="t", outcome="answered"), session="test:home")
+    assert [_external_id(each) for each in await inbox.open_of("test:home")] == ["2", "4", "5"]
+    assert [_external_id(each) for each in await inbox.open_of("test:homely")] == ["3"]
+    assert await inbox.open_of("test:nobody") == ()
+    outcome = await inbox.find_outcome("test:home", 1)
+    assert outcome is not None
+    assert (outcome.turn, outcome.outcome, await inbox.find_outcome("test:home", 2)) == ("t", "answered", None)
+
+
+def _external_id(item: AcceptedInbound | TapeChange) -> str:
+    return (item.inbound if isinstance(item, AcceptedInbound) else item.event).external_id

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.errors import DeliveryFailed, StoreFull
+from bubbot.errors import DeliveryFailed, LeaseLost, StoreFull
+from bubbot.feature import Feature
+from bubbot.middleware import PartDelivery
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.stores.inmemory import InMemoryStore
@@ -338,3 +340,16 @@ async def test_a_notice_waits_for_what_its_chat_gets_first_and_nobody_waits_for_
         assert stage.sent == []
         await bench.quiet(1000)
         assert in_chat(stage, "home") == ["one", "a notice"]
+
+
+@virtual
+async def test_what_another_process_sends_stays_open_and_is_not_given_up() -> None:
+    async def refuse(_delivery: PartDelivery, _call_next: Any) -> Receipt:
+        raise LeaseLost("another process has it")
+
+    stage = Stage()
+    async with delivering(stage, features=[Feature(name="fence", around_delivery=[refuse])]) as bench:
+        await said(bench, "one")
+        await bench.quiet(1000)
+        assert (stage.sent, await bench.events("outbox/ended", OUTBOX)) == ([], [])
+        assert len(await bench.outbox.pending()) == 1

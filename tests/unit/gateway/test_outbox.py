@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from bubbot.errors import LeaseLost
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.lease import InProcessLease
 from bubbot.tape.entry import event
 from bubbot.tape.store import TapeStore
 from tests.tapes import whole
@@ -304,3 +306,22 @@ class TestShards:
         assert not await outbox.belongs_elsewhere("p-test:home", home)
         await outbox.end_live(home)
         assert [one.session for one in await outbox.unanswered_live()] == ["test:work"]
+
+
+async def test_the_pending_messages_of_a_chat_are_those_of_its_threads(outbox: Outbox, store: TapeStore) -> None:
+    made = await intended(store, "t1", "one")
+    for session, turn in (("test:home:7", "t2"), ("test:homely", "t3")):
+        await home(store, TAPE).append([intent_entry(session, turn, (MessagePart("home", "more"),))])
+    assert [message.turn for message in await outbox.pending_of("test:home")] == ["t1", "t2"]
+    await outbox.record_receipt(made, 0, Receipt("p1"))
+    assert [message.turn for message in await outbox.pending_of("test:home")] == ["t2"]
+
+
+async def test_who_lost_the_session_gives_no_message_up(store: TapeStore) -> None:
+    leases = InProcessLease(store, lambda session: session)
+    outbox, made = Outbox(service(store, TAPE), leases=leases), await intended(store)
+    await leases.hold("test:home")
+    await store.raise_epoch("test:home")
+    with pytest.raises(LeaseLost):
+        await outbox.abandon(made, "gone")
+    assert await outbox.pending() == (made,)

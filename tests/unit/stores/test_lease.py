@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from bubbot.errors import LeaseLost
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.store import Lease, TapeStore
@@ -31,3 +34,12 @@ async def test_a_lease_that_was_given_back_is_taken_up_again(memory_store: InMem
 async def test_two_processes_raise_the_epoch_of_each_other(memory_store: InMemoryStore) -> None:
     first, second = InProcessLease(memory_store, tape_of), InProcessLease(memory_store, tape_of)
     assert [(await leases.hold("a")).epoch for leases in (first, second, first)] == [1, 2, 1]
+
+
+async def test_a_session_that_another_process_works_on_is_not_taken_up(memory_store: InMemoryStore) -> None:
+    leases = InProcessLease(memory_store, tape_of, {"mine"}.__contains__)
+    assert (await leases.hold("mine")).epoch == 1
+    with pytest.raises(LeaseLost, match="another process has the session theirs"):
+        await leases.hold("theirs")
+    assert await memory_store.raise_epoch("tape of theirs") == 1
+    assert (leases.find("mine"), leases.find("theirs")) == (Lease("tape of mine", 1), None)
