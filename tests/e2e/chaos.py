@@ -128,11 +128,17 @@ class Worker:
             self.daemon.process.send_signal(number)
 
     async def end(self) -> None:
-        """End it in order, and note the exit code."""
-        if self.daemon is not None:
-            self.send(signal.SIGCONT)
-            self.codes.append(await self.daemon.end())
-            self.daemon = None
+        """End it in order, and note the exit code; one that does not end is killed."""
+        daemon, self.daemon = self.daemon, None
+        if daemon is not None:
+            daemon.process.send_signal(signal.SIGCONT)
+            daemon.process.terminate()
+            try:
+                async with asyncio.timeout(START_SECONDS):
+                    self.codes.append(await daemon.process.ended())
+            except TimeoutError:
+                await daemon.kill()
+                self.codes.append(-signal.SIGKILL)
 
 
 @dataclass
@@ -296,6 +302,12 @@ class Chaos:
             await asyncio.sleep(LEASE_SECONDS * (1.1 + rng.random()))
             if worker.daemon is daemon:  # else it was killed meanwhile
                 worker.send(signal.SIGCONT)
+
+    async def list_jobs(self) -> list[str]:
+        """Return who works on which chats, and which chats wait."""
+        statement = "SELECT lock, status::text, worker_id, args::text FROM bubbot_jobs.procrastinate_jobs ORDER BY id"
+        async with await psycopg.AsyncConnection.connect(self.url, autocommit=True) as conn:
+            return [f"job {row}" for row in await (await conn.execute(statement)).fetchall()]
 
     async def find_busy(self, seat: Seat) -> Worker:
         """Wait until a worker answers in a chat; return it."""

@@ -7,7 +7,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -179,17 +178,25 @@ async def live(stage: Chaos, *, messages: int, seconds: float, times: int, seed:
         async with asyncio.TaskGroup() as group:
             group.create_task(stage.talk(messages, seconds, rng))
             group.create_task(stage.disturb(times, seconds, rng))
-        with suppress(TimeoutError):
+        left_open: list[str] = []
+        try:
             async with asyncio.timeout(SETTLE_SECONDS):
-                while not is_answered(stage) or (await read_facts(stage.url)).has_open():
+                while not is_answered(stage) or await stage.list_jobs() or (await read_facts(stage.url)).has_open():
                     for worker in stage.workers:
                         await stage.revive(worker)
-                    await asyncio.sleep(0.5)
+                    await asyncio.sleep(1)
+        except TimeoutError:
+            left_open = await stage.list_jobs() or ["something is open, and nobody has a job for it"]
     finally:
         pressing.cancel()
     for worker in stage.workers:
         await worker.end()
-    return await judge(stage)
+    found = await judge(stage)
+    found.lost += left_open
+    found.damaged += [
+        f"{worker.home.name} ended with {worker.codes[-1]}" for worker in stage.workers if worker.codes[-1:] != [0]
+    ]
+    return found
 
 
 async def judge(stage: Chaos) -> Verdict:
