@@ -340,7 +340,7 @@ class ChatWorkers:
         self._work.clear()
         self._held.clear()
         for channel in self._channels.values():
-            channel.deliverer.cancel()
+            channel.drop()
         await self._runtime.drop_all()
 
     # Work without a job

@@ -214,6 +214,12 @@ class ChannelRuntime:
         if isinstance(self.previews, LiveAnswers):
             self.previews.cancel()
 
+    def drop(self) -> None:
+        """Stop what is being delivered and shown: another process goes on with it."""
+        self.deliverer.cancel()
+        if isinstance(self.previews, LiveAnswers):
+            self.previews.drop()
+
     async def aclose(self) -> None:
         self.strangers.close()
         if isinstance(self.channel, SupportsClose):

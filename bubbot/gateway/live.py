@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from bubbot.errors import DeliveryFailed, StoreError
+from bubbot.errors import DeliveryFailed, LeaseLost, StoreError
 from bubbot.gateway.outbound import (
     CreateTask,
     call_adapter,
@@ -245,11 +245,17 @@ class LiveAnswers:
     def cancel(self) -> None:
         """Show nothing more of any turn, running or later: nothing would complete the message."""
         self._is_cancelled = True
+        self.drop()
+
+    def drop(self) -> None:
+        """Show nothing more of the running turns: another process completes their messages, with the newer text."""
         for turn in [turn for turns in self._running.values() for turn in turns]:
             if turn.timer is not None:
                 turn.timer.cancel()
             if turn.task is not None:
                 turn.task.cancel()
+            else:
+                self._forget(turn)
         for task in list(self._closing):
             task.cancel()
 
@@ -349,7 +355,7 @@ class LiveAnswers:
             turn.dead = turn.dead or error.permanent or not can_retry
             turn.due = loop.time() + max(error.retry_after or 0.0, 2 * self._editing.edit_interval)
             log.debug("live answer not shown: %s", error, extra={"action": "live.failed"})
-        except StoreError:
+        except (StoreError, LeaseLost):
             turn.dead = True  # the turn's own merge reports the error
 
     async def _begin_message(self, turn: LiveTurn) -> None:

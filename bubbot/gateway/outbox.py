@@ -168,10 +168,13 @@ class Outbox:
     async def begin_live(self, inbound: int, session: str, part: MessagePart) -> LiveMessage:
         """Record that `part` is about to be sent, to show the answer to an inbound while the model writes it.
 
-        The first record stays: each inbound has one such message, even in a later process.
+        The first record stays: each inbound has one such message, even in a later process. Raise `LeaseLost` if another
+        process has the session by now.
         """
+        lease = await self._leases.hold(session) if self._leases else None
         fact = PreviewBegun(inbound, session, structs.replace(part, key=""))
-        await self._tape.shard(session).append([fact.to_entry(key=preview_begin_key(inbound))], if_absent=True)
+        entry = fact.to_entry(key=preview_begin_key(inbound))
+        await self._tape.shard(session).append([entry], if_absent=True, lease=lease)
         return await self.live_message(inbound, session) or LiveMessage(inbound, session, part=part)
 
     async def record_live(self, inbound: int, session: str, message: str, chat: str = "") -> None:
