@@ -51,21 +51,24 @@ class Machine:
                     self.type(before)
                 self.running = subprocess.Popen(
                     [*self.prefix, "bash", "-c", "exec bubbot run"],
-                    **self._how,  # type: ignore[call-overload]
+                    env=self.env,
+                    cwd=self.home,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                 )
             return ""
         done = subprocess.run(
-            [*self.prefix, "bash", "-euc", commands], **self._how, capture_output=True, text=True, timeout=WAIT, check=False
-        )  # fmt: skip
+            [*self.prefix, "bash", "-euc", commands],
+            env=self.env,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=WAIT,
+            check=False,
+        )
         assert done.returncode == 0, f"on {self.name}: {commands}\n{done.stdout}{done.stderr}{self.log}"
         return done.stdout
-
-    @property
-    def _how(self) -> dict[str, object]:
-        return {"env": self.env, "cwd": self.home}
 
     @property
     def log(self) -> str:
