@@ -194,6 +194,8 @@ async def open_daemon(
             {name: manager.states.get(name, "") for name in app.channel_runtimes if name != remote.name},
             manager.refusals,
         )
+        if app.workers is not None:
+            app.health_collector.standing_by = app.workers.standing_by
         with rare_collections():
             yield Daemon(app, access_services[0], manager, remote, app.channel_factory.restore_fact)
 

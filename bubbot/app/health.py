@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -43,6 +43,7 @@ from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 
+STANDING_BY = "another process receives"
 ChannelStates: TypeAlias = Callable[[], tuple[Mapping[str, ChannelStatus], Mapping[str, str]]]
 """Return the state of each configured channel (empty before its start) and the reason of each refused one."""
 
@@ -64,6 +65,7 @@ class HealthCollector:
     Attributes:
         quarantine: the backup from which the home was restored, if it therefore has no channels. A release applies from
             the next start on.
+        standing_by: the channels on which another process of the store receives.
         channel_states: returns the states of the configured channels; None for a bot with one channel, whose user sees
             it.
     """
@@ -83,6 +85,7 @@ class HealthCollector:
         self.quarantine = describe_backup(restored)
         self.sources = sources
         self.channel_states: ChannelStates | None = None
+        self.standing_by: Collection[str] = ()
         self._home = home
         self.settings = settings
         self._texts = texts
@@ -102,6 +105,8 @@ class HealthCollector:
         for name, state in states.items():
             channel_runtime = self.sources.channel_runtimes[name]
             health = _health(channel_runtime.channel, state)
+            if name in self.standing_by:
+                health = ChannelHealth(is_ready=True, last_seen_at=health.last_seen_at, note=STANDING_BY)
             note = redact(refusals.get(name) or health.note)
             channel_states.append(ChannelState(name, state, health.is_ready, health.last_seen_at, note))
         return tuple(channel_states)

@@ -64,6 +64,7 @@ class ChatWorkers:
     Attributes:
         jobs: those of the store.
         drained: set if somebody wants this process to end in order.
+        standing_by: the channels on which another process receives.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class ChatWorkers:
         self._runtime: AppRuntime | None = None
         self._leases: InProcessLease | None = None
         self.drained = asyncio.Event()
+        self.standing_by: set[str] = set()
         self._work: dict[str, ChatWork] = {}
         self._held: Counter[str] = Counter()
         self._expected: dict[tuple[str, int], tuple[AcceptedInbound, asyncio.Future[TurnResult]]] = {}
@@ -200,8 +202,20 @@ class ChatWorkers:
         """Receive on a channel. One process at a time asks a platform for news; all take what platforms and clients bring."""
         if self.jobs.is_local(channel.name) or isinstance(channel, SupportsWebhook):
             await run()
-        else:
-            await self.jobs.run_alone(channel.name, run)
+            return
+
+        async def receive() -> None:
+            self.standing_by.discard(channel.name)
+            try:
+                await run()
+            finally:
+                self.standing_by.add(channel.name)
+
+        self.standing_by.add(channel.name)
+        try:
+            await self.jobs.run_alone(channel.name, receive)
+        finally:
+            self.standing_by.discard(channel.name)
 
     def stop(self) -> None:
         """Take no further job."""
@@ -271,8 +285,8 @@ class ChatWorkers:
             await self._take_up(work, event.session)
             if not isinstance(item, AcceptedInbound):
                 runtime.queue_change(item)
-            elif not runtime.has_inbound(event.session, item.id):
-                self._hand_on(item, runtime.queue(item))
+            elif own is not None and not runtime.has_inbound(event.session, item.id):
+                self._hand_on(item, await own.gate.take(item))
             is_new = True
         return is_new
 

@@ -459,7 +459,9 @@ class InboundGate:
         """
         if is_own:
             inbound = await self._with_language(inbound)
-        overtaken = self._find_overtaken(inbound) if is_overtaking(inbound) else None
+        # If processes share the turns, the one that has the chat answers: see `take`.
+        may_overtake = is_overtaking(inbound) and not self._runtime.is_shared
+        overtaken = self._find_overtaken(inbound) if may_overtake else None
         slots = None if is_own or overtaken else self._slots
         if slots is not None:
             await slots.acquire()
@@ -479,7 +481,7 @@ class InboundGate:
             accepted = await self._inbox.accept(inbound, also)
             if accepted is None:
                 return None
-            if is_overtaking(inbound):  # earlier messages were queued meanwhile
+            if is_overtaking(inbound) and not self._runtime.is_shared:  # earlier messages were queued meanwhile
                 overtaken = self._find_overtaken(inbound) or overtaken
             if overtaken is not None:
                 return _settled_result(await self._answer_at_once(accepted, *overtaken))
@@ -496,6 +498,14 @@ class InboundGate:
     def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
         """Queue an inbound that an earlier process accepted."""
         return self._runtime.queue(accepted)
+
+    async def take(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
+        """Queue an inbound that any process accepted, or answer it at once if it overtakes the running turn."""
+        inbound = accepted.inbound
+        overtaken = self._find_overtaken(inbound) if is_overtaking(inbound) else None
+        if overtaken is None:
+            return self._runtime.queue(accepted)
+        return _settled_result(await self._answer_at_once(accepted, *overtaken))
 
     def resume_change(self, change: TapeChange) -> None:
         """Queue a change that an earlier process recorded."""

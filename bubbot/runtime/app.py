@@ -181,6 +181,11 @@ class AppRuntime:
             await asyncio.wait(running)
 
     @property
+    def is_shared(self) -> bool:
+        """True if other processes run turns, too."""
+        return self._shared is not None
+
+    @property
     def is_paused(self) -> bool:
         """True after `pause`."""
         return self._paused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,26 @@ async def test_a_worker_that_ends_in_order_finishes_its_turn_and_leaves_the_rest
                 workers.workers[other].errors.count("turn.end"),
             ) == (1, 1)
             assert workers.rows("SELECT count(*) FROM bubbot.workers") == [(1,)]
+
+
+async def test_a_stop_and_a_status_reach_the_worker_that_has_the_chat(tmp_path: Path, postgres_address: str) -> None:
+    async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
+        platform = OnTelegram(server)
+        people = [platform.person(f"person {number}") for number in range(4)]
+        async with fleet(tmp_path, postgres_address, [platform], SCRIPT, settings={"owners": people}) as workers:
+            await workers.start("one")
+            await workers.start("two")
+            await platform.heard()
+            for person in people:
+                platform.say(person, "slow")
+            for person in people:
+                await _slow_turn_began(workers, person)
+                platform.say(person, "/status")
+                await platform.until(partial(platform.answers, person), WAIT)
+                platform.say(person, "/stop")
+            await platform.until(lambda: all(len(platform.answers(person)) >= 2 for person in people), WAIT)
+            await platform.quiet()
+            for person in people:
+                status, stopped = platform.answers(person)
+                assert status.startswith("I am answering"), status
+                assert stopped.startswith("Stopped"), stopped

@@ -276,7 +276,8 @@ def _start_reporting() -> AbstractAsyncContextManager[ServiceReporter]:
 def _watched_channels(daemon: Daemon) -> WatchedChannels:
     """Return the channels of the daemon, except the terminals' one, which always receives."""
     lines = daemon.bot.channel_runtimes.items()
-    channels = {name: line.channel for name, line in lines if name != daemon.remote.name}
+    standing_by = daemon.bot.health_collector.standing_by
+    channels = {name: line.channel for name, line in lines if name != daemon.remote.name and name not in standing_by}
     return WatchedChannels(channels, daemon.manager.states, daemon.manager.refusals)
 
 

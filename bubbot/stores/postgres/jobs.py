@@ -208,18 +208,21 @@ class PostgresJobs:
         channels = [name for name in self._options.list_channels() if name not in self._options.local_channels]
         return [self.own_queue, *map(queue_name, channels)]
 
-    async def take_place(self, job_id: int | None = None) -> None:
-        """Wait for one of the places; or note which job has the one that was waited for."""
-        if job_id is None:
-            await self._free.acquire()
-        else:
-            self._places.add(job_id)
+    async def wait_for_place(self) -> None:
+        """Wait for a place for a chat's turns, and take it."""
+        await self._free.acquire()
 
-    def leave_place(self, job_id: int | None = None) -> None:
-        """Give a place back; of a job only once."""
-        if job_id is None:
-            self._free.release()
-        elif job_id in self._places:
+    def return_place(self) -> None:
+        """Give a place back that no job got."""
+        self._free.release()
+
+    def note_place(self, job_id: int) -> None:
+        """Note that a job has the place that was waited for."""
+        self._places.add(job_id)
+
+    def leave_place(self, job_id: int | None) -> None:
+        """Give the place of a job back, once."""
+        if job_id is not None and job_id in self._places:
             self._places.discard(job_id)
             self._free.release()
 
@@ -356,7 +359,7 @@ class _Manager(JobManager):
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         del queues  # channels come and go with a reload
-        await self._jobs.take_place()
+        await self._jobs.wait_for_place()
         job: Job | None = None
         try:
             if not self._jobs.is_ending:
@@ -366,9 +369,9 @@ class _Manager(JobManager):
             log.debug("no job fetched: %s", error.__cause__, extra={"action": "worker.unfetched"})
         finally:
             if job is None:
-                self._jobs.leave_place()
+                self._jobs.return_place()
         if job is not None and job.id is not None:
-            await self._jobs.take_place(job.id)
+            self._jobs.note_place(job.id)
             self._running.add(job.id)
         return job
 
