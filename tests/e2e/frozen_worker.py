@@ -48,7 +48,9 @@ async def freeze(folder: Path, target: str = BOT) -> str:
             while "action=worker.lost" not in first.log[frozen_log:]:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.1)
         await asyncio.sleep(2)
-        assert seat.texts() == ["answer to <say 1>", "answer to <say 2>"], f"{seat.texts()}\n{stage.telegram.server.transcript()}\n{first.log}"
+        assert seat.texts() == ["answer to <say 1>", "answer to <say 2>"], (
+            f"{seat.texts()}\n{stage.telegram.server.transcript()}\n{first.log}"
+        )
         assert len(stage.telegram.server.calls("sendMessage")) == requests, first.log
         assert stage.provider.calls.total() == calls, first.log
         parts = [
