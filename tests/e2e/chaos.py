@@ -83,13 +83,11 @@ class Worker:
     """A home and its process.
 
     Attributes:
-        target: what the process runs; by default `bubbot` as it is.
         codes: exit codes of processes that ended by themselves.
     """
 
     home: Path
     env: Mapping[str, str]
-    target: str = BOT
     daemon: Daemon | None = None
     codes: list[int] = field(default_factory=list)
 
@@ -101,7 +99,7 @@ class Worker:
 
     async def start(self) -> None:
         """Start a process."""
-        self.daemon = await started(self.home, target=self.target, env=self.env)
+        self.daemon = await started(self.home, target=BOT, env=self.env)
 
     async def run(self) -> None:
         """Start a process, and wait until it runs."""

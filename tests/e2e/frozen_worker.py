@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT
 from tests.e2e.chaos import START_SECONDS, Worker, chaos
-from tests.e2e.hurried import BOT
 
 PAGES = [ROOT / folder / "howto" / "many-workers.md" for folder in ("docs", "docs/zh")]
 BLOCK = re.compile(r"(<!-- transcript: frozen worker -->\n```text\n)(.*?)(```\n)", re.DOTALL)
@@ -21,14 +20,12 @@ ACTIONS = ("worker.taken", "worker.lost", "session.lost", "turn.end")
 _LINE = re.compile(r'^time=(\S+) level=\S+ action=(\S+) message="((?:[^"\\]|\\.)*)"(.*)$')
 
 
-async def freeze(folder: Path, target: str = BOT) -> str:
+async def freeze(folder: Path) -> str:
     """Freeze the worker that answers, let the other one answer, and let the first go on; return the transcript.
 
-    Raise `AssertionError` if it did anything after that. `target`: what the workers run.
+    Raise `AssertionError` if it did anything after that.
     """
     async with chaos(folder, workers=2, chats=2) as stage:
-        for worker in stage.workers:
-            worker.target = target
         await asyncio.gather(*(worker.run() for worker in stage.workers))
         seat, elsewhere = stage.seats
         seat.say("say 1")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.frozen_worker import BLOCK, PAGES, freeze
-from tests.e2e.unfenced import UNFENCED
 
 
 @pytest.mark.proof
@@ -18,10 +17,3 @@ async def test_the_page_shows_what_a_frozen_worker_and_its_successor_say(tmp_pat
         match = BLOCK.search(page.read_text(encoding="utf-8"))
         assert match is not None
         assert found == match[2], page
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(600)
-async def test_without_its_fence_a_frozen_worker_does_what_others_did(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError):
-        await freeze(tmp_path, UNFENCED)
