@@ -105,7 +105,7 @@ def shared_server(run_folder: Path, programs: Path, *settings: str) -> Iterator[
         yield PostgresServer(**json.loads(state.read_text(encoding="utf-8")))
 
 
-def make_template(server: PostgresServer) -> None:
+def make_template(server: PostgresServer | BreakableServer) -> None:
     """Make the database that tests copy, unless another process of the run has made it."""
     import psycopg
 
@@ -123,16 +123,17 @@ def make_template(server: PostgresServer) -> None:
 
 
 @contextmanager
-def copied_database(server: PostgresServer, template: str = TEMPLATE) -> Iterator[str]:
+def copied_database(server: PostgresServer | BreakableServer, template: str = TEMPLATE) -> Iterator[str]:
     """Make a copy of a database, and drop it at the end; yield its address for its owner."""
     import psycopg
 
     name = f"test_{os.getpid()}_{next(_NUMBERS)}"
     with psycopg.connect(server.address(), autocommit=True) as conn:
         conn.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}")
-        try:
-            yield server.address(name, OWNER)
-        finally:
+    try:
+        yield server.address(name, OWNER)
+    finally:
+        with psycopg.connect(server.address(), autocommit=True) as conn:  # another one: the server may have restarted
             conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -206,6 +207,11 @@ class BreakableServer:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._process = _start(self.programs, self.folder, *self.settings, **_other_user(self.folder))
+
+    def restart(self) -> None:
+        """Restart it as `pg_ctl restart -m immediate` does. It ends with the thread that calls this."""
+        self.stop()
+        self.start()
 
     def stop(self) -> None:
         """Stop it as `pg_ctl stop -m immediate` does: without a word to anybody."""

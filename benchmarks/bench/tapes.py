@@ -13,7 +13,8 @@ from benchmarks.bench import words
 from benchmarks.soak.direct import CHANNEL
 from benchmarks.soak.parts import configured
 from bubbot.app.tapes import now
-from bubbot.stores.sqlite.store import open_store
+from bubbot.stores.postgres.store import PostgresStore
+from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
@@ -43,8 +44,14 @@ async def build(home: Path, entries: int, chats: int = 1) -> float:
 
 async def fill(home: Path, sizes: Mapping[str, int]) -> float:
     """Write a tape of so many entries under each name into the database of a home; return the seconds it took."""
-    begun, vocabulary = time.perf_counter(), words.Words()
-    store = await open_store(home / "bubbot.db", salt=os.urandom, now=now)
+    begun = time.perf_counter()
+    await fill_store(await open_store(home / "bubbot.db", salt=os.urandom, now=now), sizes)
+    return time.perf_counter() - begun
+
+
+async def fill_store(store: SqliteStore | PostgresStore, sizes: Mapping[str, int]) -> None:
+    """Write a tape of so many entries under each name into a store, and close it."""
+    vocabulary = words.Words()
     try:
         await store.workspace(WORKSPACE)
         waiting: list[Batch] = []
@@ -57,7 +64,6 @@ async def fill(home: Path, sizes: Mapping[str, int]) -> float:
         await store.append(waiting)
     finally:
         await store.aclose()
-    return time.perf_counter() - begun
 
 
 def _batches(entries: Iterator[TapeEntry]) -> Iterator[tuple[TapeEntry, ...]]:

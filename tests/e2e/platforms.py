@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from bubbot.texts import Texts
+from tests.fakes.botapi.gatherings import Gathering
+from tests.fakes.botapi.server import Server as TelegramServer
+from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server as DiscordServer
 from tests.fakes.platform.faults import Drop, Slow
 from tests.fakes.platform.server import PlatformServer
@@ -64,6 +67,14 @@ class Platform(ABC):
         """Return what the bot has said in somebody's chat, as it stands now, oldest first."""
         return [text for text in self.rooms[person].texts(self.server.bot.user) if text]
 
+    @abstractmethod
+    def buttons(self, room: Any) -> dict[int, dict[str, str]]:
+        """Return the keys of the buttons by label, below each message of a chat that has some now."""
+
+    @abstractmethod
+    def press(self, room: Any, message: int, key: str) -> None:
+        """Let the person of a direct chat press a button."""
+
     def slow(self, seconds: float, *, lost: int = 0) -> None:
         """Answer what the bot sends, which is there at once, so late from now on; lose the next `lost` answers."""
         self.server.faults.clear()
@@ -87,6 +98,7 @@ class Platform(ABC):
 class OnTelegram(Platform):
     """The bot polls; a poll in vain shows that it has everything."""
 
+    server: TelegramServer
     name = "telegram"
     leaves_bare_starts = True
     sends = ("sendMessage", "editMessageText")
@@ -94,6 +106,16 @@ class OnTelegram(Platform):
     def table(self) -> dict[str, Any]:
         """Return the keys, with short polls."""
         return {**super().table(), "poll_timeout": 1}
+
+    def buttons(self, room: Gathering) -> dict[int, dict[str, str]]:
+        return {
+            number: {button["text"]: button["callback_data"] for row in rows for button in row}
+            for number, message in room.chat.messages.items()
+            if (rows := message.get("reply_markup", {}).get("inline_keyboard"))
+        }
+
+    def press(self, room: Gathering, message: int, key: str) -> None:
+        room.press(message, key)
 
     async def _polls(self, more: int) -> None:
         count = len(self.server.calls("getUpdates")) + more
@@ -112,6 +134,17 @@ class OnDiscord(Platform):
     server: DiscordServer
     name = "discord"
     sends = (POST, EDIT)
+
+    def buttons(self, room: Room) -> dict[int, dict[str, str]]:
+        return {
+            message.id: {part["label"]: part["custom_id"] for row in message.components for part in row["components"]}
+            for message in room.messages
+            if message.components
+        }
+
+    def press(self, room: Room, message: int, key: str) -> None:
+        person = next(one for one in room.channel.recipients if one.id != self.server.bot.id)
+        self.server.press(room, person, room.channel.messages[message], key)
 
     async def heard(self) -> None:
         await self.until(lambda: self.server.gateway.connected, 120)

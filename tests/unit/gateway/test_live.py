@@ -257,6 +257,20 @@ async def test_a_cancelled_turn_is_not_shown_later() -> None:
 
 
 @virtual
+async def test_a_dropped_turn_is_shown_no_further_and_later_ones_are() -> None:
+    stage = Stage()
+    async with live(writing("a ", "b ", "c"), stage) as bench:
+        await bench.gate.receive(bench.inbound("hello"))
+        await asyncio.sleep(TYPING_DELAY_SECONDS / 2)
+        shown(bench).drop()
+        await bench.quiet(1000)
+        assert (stage.times("typing"), stage.acts("edit")) == ([], [])
+        await bench.gate.receive(bench.inbound("again"))
+        await bench.quiet(1000)
+        assert stage.times("typing")
+
+
+@virtual
 async def test_a_message_grows_at_the_pace_of_the_platform_and_ends_as_the_answer() -> None:
     stage = Stage()
     pieces = [f"word{number} " for number in range(10)]

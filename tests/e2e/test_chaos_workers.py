@@ -1,0 +1,116 @@
+"""Workers on one PostgreSQL server are killed, frozen and restarted, and the server too: nothing lost, doubled, swapped or overspent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aiohttp
+import psycopg
+import pytest
+
+from tests.e2e.chaos import LIMIT_TOKENS, Chaos, Seat, chaos
+from tests.e2e.chaos_judge import Verdict, judge, live
+from tests.e2e.chaos_provider import CALL_TOKENS
+from tests.postgres_server import OWNER, SUPERUSER
+
+WORKERS = 4
+
+
+@pytest.mark.timeout(300)
+async def test_workers_that_are_killed_and_frozen_keep_every_promise(tmp_path: Path) -> None:
+    async with chaos(tmp_path, workers=WORKERS, chats=10, spenders=1) as stage:
+        found = await live(stage, messages=60, seconds=12, times=5, seed=1)
+    assert found.faults() == {}, show(stage, found)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("seed", [47])
+async def test_sixty_disturbances_of_many_workers(
+    tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with chaos(tmp_path, workers=WORKERS, chats=200, spenders=4) as stage:
+        found = await live(stage, messages=3_000, seconds=600, times=60, seed=seed)
+    with capsys.disabled():
+        print(f"\n{show(stage, found)}")
+    assert found.faults() == {}, show(stage, found)
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(300)
+async def test_the_judge_finds_what_is_planted(tmp_path: Path) -> None:
+    """Each fault is planted from outside into a run without one, as it would look if workers had made it."""
+    async with chaos(tmp_path, workers=1, chats=4, spenders=1) as stage:
+        found = await live(stage, messages=24, seconds=3, times=0, seed=3)
+        assert found.faults() == {}, show(stage, found)
+        on_telegram = next(seat for seat in stage.seats if seat.platform.name == "telegram" and len(plain(seat)) > 1)
+        [first, second, *_] = plain(on_telegram)
+
+        on_telegram.said.append("say never")  # as if the platform had been told that the message was taken
+        assert list((await judge(stage)).faults()) == ["lost"]
+        on_telegram.said.pop()
+
+        await bot_api(stage, "sendMessage", chat_id=on_telegram.chat, text=f"answer to <{first}>")
+        assert list((await judge(stage)).faults()) == ["doubled"]
+        await bot_api(stage, "deleteMessage", chat_id=on_telegram.chat, message_id=max(on_telegram.room.chat.messages))
+
+        numbers = {text: number_of(on_telegram, f"answer to <{text}>") for text in (first, second)}
+        for number, text in ((numbers[first], second), (numbers[second], first)):
+            await edit(stage, on_telegram, number, f"answer to <{text}>")
+        assert list((await judge(stage)).faults()) == ["swapped"]
+        for text, number in numbers.items():
+            await edit(stage, on_telegram, number, f"answer to <{text}>")
+
+        act = next(text for kind, text in stage.service.done if kind == "never")
+        stage.service.act("never", act, "")
+        assert list((await judge(stage)).faults()) == ["twice"]
+        stage.service.done["never", act] -= 1
+
+        stage.service.act("post", "say 1", "")
+        assert list((await judge(stage)).faults()) == ["twice"], "nobody said yes"
+        del stage.service.done["post", "say 1"]
+
+        del stage.service.done["key", act]
+        assert list((await judge(stage)).faults()) == ["undone"]
+        stage.service.done["key", act] = 1
+
+        stage.provider.used["0"] = LIMIT_TOKENS + 2 * CALL_TOKENS
+        assert list((await judge(stage)).faults()) == ["overspent"]
+        del stage.provider.used["0"]
+        assert (await judge(stage)).faults() == {}
+
+        with psycopg.connect(stage.url.replace(f"//{OWNER}@", f"//{SUPERUSER}@"), autocommit=True) as conn:
+            conn.execute("ALTER TABLE bubbot.entries DISABLE TRIGGER USER")
+            conn.execute("DELETE FROM bubbot.entries WHERE payload LIKE '%inbox/done%'")
+        assert list((await judge(stage)).faults()) == ["lost", "damaged"]
+
+
+def plain(seat: Seat) -> list[str]:
+    """The messages that needed no card."""
+    return [text for text in seat.said if text.startswith("say")]
+
+
+def number_of(seat: Seat, text: str) -> int:
+    """The number of the message of the bot with this text."""
+    found: int = next(number for number in seat.room.chat.messages if seat.room.text_of(number) == text)
+    return found
+
+
+async def edit(stage: Chaos, seat: Seat, number: int, text: str) -> None:
+    """Let the bot's account change a message."""
+    await bot_api(stage, "editMessageText", chat_id=seat.chat, message_id=number, text=text)
+
+
+async def bot_api(stage: Chaos, method: str, **values: object) -> None:
+    """Do something with the bot's account on Telegram, beside the bot."""
+    server = stage.telegram.server
+    address = f"{server.base_url}{server.bot.token}/{method}"
+    async with aiohttp.ClientSession(raise_for_status=True) as client, client.post(address, json=values):
+        pass
+
+
+def show(stage: Chaos, found: Verdict) -> str:
+    """What happened, for people."""
+    faults = [f"{kind}: {fault}" for kind, some in found.faults().items() for fault in some[:10]]
+    ends = {worker.home.name: worker.codes for worker in stage.workers}
+    return "\n".join([str(found), f"{dict(stage.counts)}, ended {ends}", *faults])
