@@ -498,12 +498,11 @@ GUARDS: Mapping[Callable[[pytest.MonkeyPatch], None], tuple[str, ...]] = {
         "vouched_tool_destroys",
         "description_pinned_posts",
     ),
+    # In a sub-task, and from memory, other guards stand behind this one.
     forget_whose_words: (
         "result_tells",
         "result_forges_a_source",
-        "result_tells_by_a_subtask",
         "result_tells_after_a_handoff",
-        "result_is_remembered_and_tells",
         "structured_result_tells",
         "embedded_resource_tells",
         "error_of_a_tool_tells",
