@@ -100,7 +100,7 @@ async def test_without_the_savepoint_around_a_job_the_second_message_is_refused(
     start = source.index("CREATE FUNCTION wake(")
     whole = source[start : source.index("END $$;", start) + len("END $$;")].replace("CREATE", "CREATE OR REPLACE", 1)
     handler = whole[whole.index("            EXCEPTION WHEN") : whole.index("            END;\n        END LOOP;")]
-    conn.execute(f"SET search_path = {SCHEMA}, pg_temp")
+    conn.execute(f"SET search_path = {SCHEMA}, bubbot_jobs, pg_temp")
     conn.execute(whole.replace(handler, "").encode())
     postgres_store.queue_chats(queue_name)
     await accept(postgres_store, 1)
