@@ -60,6 +60,8 @@ class ServerLocks:
             check=AsyncConnectionPool.check_connection,
             name="bubbot locks",
         )
+        self._free_blocks = asyncio.Semaphore(MAX_BLOCKS)
+        """Waits for other blocks of this process: the pool's own queue would take that for a lost server."""
         self._opening = asyncio.Lock()
 
     @asynccontextmanager
@@ -69,7 +71,7 @@ class ServerLocks:
             if self._pool.closed:
                 await self._pool.open()
         try:
-            async with self._pool.connection() as conn:
+            async with self._free_blocks, self._pool.connection() as conn:
                 await self._lock(conn, name, wait=BLOCK_SECONDS, silence=BLOCK_SECONDS)
                 try:
                     yield

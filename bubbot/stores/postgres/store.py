@@ -146,6 +146,7 @@ class PostgresStore:
         self._role, self._salt, self._readonly, self._decode = role, salt, readonly, decode
         self._open = True
         self._readable_below = 0
+        self._free_readers = asyncio.Semaphore(READERS)
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]] = AsyncConnectionPool(
             kwargs={**address.parameters, "autocommit": True},
             connection_class=psycopg.AsyncConnection[TupleRow],
@@ -515,7 +516,8 @@ class PostgresStore:
         """A reading connection, without a transaction. Raise `StoreError`."""
         self._check_open()
         try:
-            async with self._pool.connection() as conn:
+            # The pool's own queue would take a long wait for other readers for a lost server.
+            async with self._free_readers, self._pool.connection() as conn:
                 yield conn
         except PoolClosed as error:
             raise StoreUnavailable("the store is closed") from error
