@@ -9,7 +9,8 @@ hexadecimal, and `keyctl`: the number of this call. The exit status is that of t
 If OPTIONS has only the last two, PROGRAM is bubblewrap: this process becomes it, and it applies the filter to what it starts.
 
 What the program leaves behind is given to this process (`PR_SET_CHILD_SUBREAPER`), which ends it, also if it is in a session
-of its own. If the bot ends, this process gets SIGTERM and does the same.
+of its own. If the bot ends, this process gets SIGTERM and does the same. The variable `BUBBOT_STARTER` is the number of the process that
+starts this one: it may have ended while Python began. The program does not get it.
 """
 
 # ruff: noqa: PTH112, PTH123, PTH208
@@ -37,6 +38,7 @@ KEYCTL_JOIN_SESSION_KEYRING = 1
 CAPABILITY_VERSION = 0x20080522
 MIN_LANDLOCK_ABI = 6
 """Landlock before this version (Linux 6.12) does not keep a program from sending signals to the bot."""
+STARTER_VARIABLE = "BUBBOT_STARTER"
 FILTER_STEP_BYTES = 8
 SANDBOX_FAILED, NOT_FOUND, NOT_RUNNABLE = 125, 127, 126
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -52,14 +54,13 @@ class FilterProgram(ctypes.Structure):
 def main() -> None:
     """Start the program, wait for it, and end what it has left."""
     options = json.loads(sys.argv[1])
-    parent = os.getppid()
+    starter = int(os.environ.pop(STARTER_VARIABLE))  # noqa: TID251 - it imports nothing of bubbot
     if "limits" not in options:
+        _end_with(starter, signal.SIGKILL)  # this holds on in bubblewrap
         _become_bubblewrap(options, sys.argv[2:])
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, _end)
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(SANDBOX_FAILED)  # the bot has ended meanwhile
+    _end_with(starter, signal.SIGTERM)
     if options["landlock"] is not None:
         try:
             _load_landlock(options["landlock"]["library"])
@@ -76,6 +77,13 @@ def main() -> None:
     _end_children()
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
+
+
+def _end_with(starter: int, number: int) -> None:
+    """Get this signal once the process that started this one ends; end at once if it has."""
+    LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != starter:
+        sys.exit(SANDBOX_FAILED)
 
 
 def _become(options: dict[str, Any], argv: list[str]) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from bubbot.formatting import clean, replace_controls
 from bubbot.packages import requirements_command
+from bubbot.sandbox.confine import STARTER_VARIABLE
 from bubbot.sandbox.filter import MACHINES, build_filter, find_number
 
 PROBE_TIMEOUT_SECONDS = 10.0
@@ -237,8 +238,9 @@ def _find_library_folder() -> str:
 
 
 def program_environment(workspace: Path) -> dict[str, str]:
-    """Return the whole environment of a program: nothing of the bot's own."""
+    """Return the whole environment of a program that this process starts: nothing of the bot's own, but for `confine.py`."""
     return {
+        STARTER_VARIABLE: str(os.getpid()),
         "PATH": SEARCH_PATH,
         "HOME": str(workspace),
         "TMPDIR": str(workspace / ".tmp"),

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from bubbot.sandbox.sandbox import ProgramLimits, Sandbox, SandboxUnusable, make_workspace, probe
+from bubbot.sandbox.sandbox import (
+    ProgramLimits,
+    Sandbox,
+    SandboxUnusable,
+    find_bubblewrap,
+    has_landlock_package,
+    make_workspace,
+    probe,
+)
 
 
 class Hanging(Sandbox):
@@ -45,3 +58,49 @@ def test_a_workspace_is_no_link(tmp_path: Path) -> None:
     (tmp_path / "a" / "file").touch()
     with pytest.raises(SandboxUnusable, match="file cannot be made: File exists"):
         make_workspace(tmp_path / "a" / "file")
+
+
+STARTER = """
+import asyncio, os, sys
+from pathlib import Path
+from bubbot.sandbox import sandbox
+
+async def start(kind):
+    rules = sandbox.ConfinedSandbox(has_network=False) if kind == "landlock" else sandbox.BubblewrapSandbox(has_network=False)
+    folder = Path(sys.argv[2])
+    command = rules.build_command(["/bin/sleep", "1000"], folder, sandbox.PROBE_LIMITS)
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, env=sandbox.program_environment(folder), stdout=-3, start_new_session=True
+    )
+    print(process.pid, flush=True)
+    os.kill(os.getpid(), 9)
+
+asyncio.run(start(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "landlock"])
+def test_a_program_whose_starter_dies_while_the_sandbox_begins_does_not_run(tmp_path: Path, kind: str) -> None:
+    if (find_bubblewrap() if kind == "bwrap" else has_landlock_package() or None) is None:
+        pytest.skip(f"{kind} is not there")
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", STARTER, kind, str(tmp_path)], check=False, stdout=subprocess.PIPE, text=True
+        )
+        assert done.returncode == -signal.SIGKILL
+        left = ["not looked yet"]
+        for _ in range(100):
+            if not (left := list_left(tmp_path)):
+                break
+            time.sleep(0.05)
+        assert left == []
+
+
+def list_left(folder: Path) -> list[str]:
+    """List the processes whose working directory is a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
+                found.append(f"{entry.name} {(entry / 'cmdline').read_bytes()[:80]!r}")
+    return found

@@ -22,6 +22,7 @@ from mcp_types import jsonrpc_message_adapter
 from bubbot.features.mcp.child.limits import MAX_MESSAGE_BYTES, shorten
 from bubbot.features.mcp.child.values import McpFailed, ServerPlace
 from bubbot.formatting import format_bytes
+from bubbot.sandbox.confine import STARTER_VARIABLE
 
 LEAVE_SECONDS = 1.0
 """Time for a server to leave after its input is closed, and again after SIGTERM."""
@@ -75,7 +76,7 @@ class _StartedServer:
                 stdin=their_input,
                 stdout=their_output,
                 stderr=their_errors,
-                env=dict(self._place.env),
+                env={**self._place.env, STARTER_VARIABLE: str(os.getpid())},
                 cwd=self._place.folder or None,
                 start_new_session=True,
             )

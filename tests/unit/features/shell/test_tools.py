@@ -476,7 +476,8 @@ async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(
     command = made.build_command(["echo", "ran"], tmp_path / "work", sandboxes.ProgramLimits(10, 2**30, 16))
     assert right in command[4]
     command[4] = command[4].replace(right, wrong)
-    done = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    env = sandboxes.program_environment(tmp_path / "work")
+    done = await asyncio.create_subprocess_exec(*command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     output, errors = await done.communicate()
     assert (done.returncode, output) == (125, b"")
     assert b"the sandbox cannot be made" in errors
@@ -492,7 +493,8 @@ async def test_nothing_runs_if_landlock_is_too_old_to_keep_signals_in(tmp_path: 
     options = json.loads(command[4])
     options["landlock"]["library"] = str(package.parent)
     command[4] = json.dumps(options)
-    done = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    env = sandboxes.program_environment(tmp_path / "work")
+    done = await asyncio.create_subprocess_exec(*command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     output, errors = await done.communicate()
     assert (done.returncode, output) == (125, b"")
     assert b"Landlock has version 5 here, and 6 is needed" in errors
