@@ -181,6 +181,13 @@ async def test_the_search_index_comes_with_a_file(server: ServerTapes, tmp_path:
         await store.aclose()
 
 
+@pytest.mark.parametrize("path", ["/dev/null", "/nowhere/bubbot.db"])
+async def test_a_source_that_is_no_file_is_refused_by_its_name(tmp_path: Path, path: str) -> None:
+    with pytest.raises(StoreError, match=f"{path} is no file of a database: name a home"):
+        await copy_between(find_place(path), FileTapes(tmp_path / "new.db"), quietly)
+    assert not (tmp_path / "new.db").exists()
+
+
 async def test_a_target_that_holds_tapes_is_refused_and_named(file: FileTapes, server: ServerTapes) -> None:
     before = everything(server), everything(file)
     with pytest.raises(ConfigError, match=r"holds tapes already: bubbot/home \(\d+ entries\), .* and others"):

@@ -23,6 +23,10 @@ def read_tapes(path: Path, on_progress: OnProgress = ignore_progress) -> Iterato
 
     `on_progress`: of the audit.
     """
+    if not path.is_file():
+        raise StoreUnavailable(
+            f"{path} is no file of a database: name a home, its bubbot.db, or an address of PostgreSQL"
+        )
     with open_read_only(path) as conn:
         if (version := check_version(conn)) != len(MIGRATIONS):
             raise StoreUnavailable(
