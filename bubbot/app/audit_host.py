@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,6 +33,7 @@ from bubbot.sandbox.sandbox import (
     SandboxKind,
     SandboxUnusable,
     choose_sandbox,
+    end_program,
     program_environment,
 )
 from bubbot.stores.sqlite.excerpt import write_excerpt
@@ -295,9 +295,7 @@ class AuditorChild:
         errors, self._errors = self._errors, None
         if process is None:
             return ""
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGKILL if self._sandbox.ends_by_kill else signal.SIGTERM)
-        await process.wait()
+        await end_program(process)
         if errors is None:
             return ""
         with errors:

@@ -1,4 +1,4 @@
-"""The program in front of every program: without bubblewrap it limits the one it starts, and ends all that it leaves.
+"""The program in front of every program: it starts bubblewrap, or limits the program itself, and ends all that is left of it.
 
 `bubbot.sandbox.sandbox` starts it as `python -I -S confine.py OPTIONS PROGRAM ARGUMENT…`. It imports nothing of bubbot, and
 as little as it can of anything else: each program waits for it. OPTIONS is JSON: `limits` (those of `resource.setrlimit`, by
@@ -6,11 +6,11 @@ name), `processes`, `landlock`: null, or `library` (the folder of the package la
 the paths that programs may use for `reading`, `writing` and `device`; `filter`: null, or what `filter.py` built, in
 hexadecimal, and `keyctl`: the number of this call. The exit status is that of the program, 128 and the signal that ended it, or
 125 if the sandbox could not be made, with the reason on standard error.
-If OPTIONS has only the last two, PROGRAM is bubblewrap: this process becomes it, and it applies the filter to what it starts.
+If OPTIONS has only the last two, PROGRAM is bubblewrap, which applies the filter to what it starts.
 
 What the program leaves behind is given to this process (`PR_SET_CHILD_SUBREAPER`), which ends it, also if it is in a session
-of its own. If the bot ends, this process gets SIGTERM and does the same. The variable `BUBBOT_STARTER` is the number of the process that
-starts this one: it may have ended while Python began. The program does not get it.
+of its own. If the bot ends, this process gets SIGTERM and does the same; if this process is killed, the program is. The variable
+`BUBBOT_STARTER` is the number of the process that starts this one: it may have ended while Python began. The program does not get it.
 """
 
 # ruff: noqa: PTH112, PTH123, PTH208
@@ -55,35 +55,62 @@ def main() -> None:
     """Start the program, wait for it, and end what it has left."""
     options = json.loads(sys.argv[1])
     starter = int(os.environ.pop(STARTER_VARIABLE))  # noqa: TID251 - it imports nothing of bubbot
-    if "limits" not in options:
-        _end_with(starter, signal.SIGKILL)  # this holds on in bubblewrap
-        _become_bubblewrap(options, sys.argv[2:])
-    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    signal.signal(signal.SIGTERM, _end)
-    _end_with(starter, signal.SIGTERM)
-    if options["landlock"] is not None:
+    waited = {signal.SIGCHLD, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, waited)  # so that none is missed between two looks
+    adopt_orphans()
+    end_with(starter, signal.SIGTERM)
+    if options.get("landlock") is not None:
         try:
             _load_landlock(options["landlock"]["library"])
         except Exception as error:  # noqa: BLE001 - nothing may run without these rules
             _fail(error)
+    supervisor = os.getpid()
     program = os.fork()
     if program == 0:
-        _become(options, sys.argv[2:])
-    status = 0
-    while True:
-        pid, status = os.wait()
-        if pid == program:
-            break
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, waited)
+        end_with(supervisor, signal.SIGKILL)
+        if "limits" in options:
+            _become(options, sys.argv[2:])
+        _become_bubblewrap(options, sys.argv[2:])
+    os.closerange(0, 3)  # they are the program's: whoever reads them sees when it closes them
+    code = None
+    while code is None:
+        code = 128 + signal.SIGTERM if signal.sigwait(waited) == signal.SIGTERM else _find_end(program)
     _end_children()
-    code = os.waitstatus_to_exitcode(status)
-    os._exit(code if code >= 0 else 128 - code)
+    os._exit(code)
 
 
-def _end_with(starter: int, number: int) -> None:
+def end_with(starter: int, number: int) -> None:
     """Get this signal once the process that started this one ends; end at once if it has."""
     LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != starter:
-        sys.exit(SANDBOX_FAILED)
+        os._exit(SANDBOX_FAILED)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what outlives the processes below this one."""
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def list_children() -> list[int]:
+    """List the processes whose parent this one is, those included that have ended and wait for it."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+            text = file.read()
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
+
+
+def _find_end(program: int) -> int | None:
+    """Return the exit status of the program; None if it runs."""
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG)  # it is a child until it is found here
+        if pid == program:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+        if pid == 0:
+            return None
 
 
 def _become(options: dict[str, Any], argv: list[str]) -> None:
@@ -208,16 +235,11 @@ def _check(result: int) -> int:
     return result
 
 
-def _end(_signal: int, _frame: object) -> None:
-    _end_children()
-    os._exit(128 + signal.SIGTERM)
-
-
 def _end_children() -> None:
     """Kill all children until none is left; those of a killed one become ours."""
     until = time.monotonic() + 5
     while time.monotonic() < until:
-        for child in _list_children():
+        for child in list_children():
             try:
                 os.kill(child, signal.SIGKILL)
             except ProcessLookupError:
@@ -228,15 +250,6 @@ def _end_children() -> None:
         except ChildProcessError:
             return
         time.sleep(0.001)
-
-
-def _list_children() -> list[int]:
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-            text = file.read()
-    except OSError:
-        return []
-    return [int(word) for word in text.split()]
 
 
 if __name__ == "__main__":

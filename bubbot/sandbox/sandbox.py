@@ -13,6 +13,7 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,7 +42,11 @@ KERNEL_FOLDERS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PROC_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/sys/kernel/random")
 CONFINE_FILE = Path(__file__).with_name("confine.py")
-"""The program of the child process, which becomes bubblewrap, or does without."""
+"""The program of the process in front of each program."""
+END_SECONDS = 3.0
+"""Time for `confine.py` to end what a program has started."""
+REAP_SECONDS = 2.0
+"""Time for the kernel to end a killed process."""
 LANDLOCK_PACKAGE = "landlockpy"
 _BLOCK_BYTES = 512
 # Shells disagree on the letter for processes. Nothing runs if a limit cannot be set.
@@ -100,18 +105,19 @@ class Sandbox(ABC):
     Attributes:
         name: that of the setting.
         has_network: programs may use the network.
-        ends_by_kill: a SIGKILL of the started process ends all that it has started; else SIGTERM does.
     """
 
     name: str
     has_network: bool
-    ends_by_kill: bool = True
 
     @abstractmethod
     def build_command(
         self, argv: Sequence[str], workspace: Path, limits: ProgramLimits, readable: Sequence[str] = ()
     ) -> list[str]:
-        """Build the command that runs a program with its folder as the working directory, and further folders that it may read."""
+        """Build the command that runs a program with its folder as the working directory, and further folders that it may read.
+
+        The process leads a session of its own and has the variables of `program_environment`; `end_program` ends it.
+        """
 
 
 class BubblewrapSandbox(Sandbox):
@@ -171,8 +177,6 @@ class ConfinedSandbox(Sandbox):
 
     Landlock has no namespaces: other processes are there, and refused. See `confine.py`.
     """
-
-    ends_by_kill = False
 
     def __init__(self, *, has_network: bool, readable: Sequence[str] = (), has_rules: bool = True) -> None:
         """Set what programs may do.
@@ -248,6 +252,25 @@ def program_environment(workspace: Path) -> dict[str, str]:
         "TERM": "dumb",
         "PAGER": "cat",
     }
+
+
+async def end_program(process: asyncio.subprocess.Process, seconds: float = END_SECONDS) -> None:
+    """End a program that was started in a sandbox, and all that it has started; kill what has not ended after so many seconds.
+
+    It takes at most `REAP_SECONDS` more.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)  # to `confine.py`, which ends the others first
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await process.wait()
+    # What is left of its group goes in any case, also if the program itself has ended.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REAP_SECONDS):
+            await process.wait()
 
 
 def make_workspace(folder: Path) -> None:
@@ -348,8 +371,7 @@ async def probe(sandbox: Sandbox, timeout: float = PROBE_TIMEOUT_SECONDS) -> Non
             async with asyncio.timeout(timeout):
                 _, errors = await process.communicate()
         except TimeoutError:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            await end_program(process)
             raise SandboxUnusable(f"{name} did not answer within {timeout:g} seconds") from None
         except OSError as error:
             raise SandboxUnusable(f"{name} cannot be started: {error.strerror}") from None

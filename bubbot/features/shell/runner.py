@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,14 +12,21 @@ from typing import Self
 from msgspec import Struct
 
 from bubbot.formatting import clean, replace_controls
-from bubbot.sandbox.sandbox import ProgramLimits, Sandbox, SandboxUnusable, make_workspace, program_environment
+from bubbot.sandbox.sandbox import (
+    ProgramLimits,
+    Sandbox,
+    SandboxUnusable,
+    end_program,
+    make_workspace,
+    program_environment,
+)
 from bubbot.texts import Texts
 
 CHUNK_BYTES = 65_536
 MAX_READ_FACTOR = 100
 """A program that has written so many times what is kept is ended."""
-END_TIMEOUT_SECONDS = 3.0
-"""Time for a program to leave after SIGTERM, and for its pipe to close after that."""
+PIPE_SECONDS = 3.0
+"""Time for the pipe of a program that has ended to close."""
 
 
 class ProgramOutput:
@@ -111,11 +117,9 @@ class RunningProgram:
         pipe: OutputPipe,
         *,
         output: ProgramOutput,
-        ends_by_kill: bool,
     ) -> None:
         self._process = process
         self._pipe = pipe
-        self._ends_by_kill = ends_by_kill
         self._stopped = asyncio.Event()
         self.output = output
 
@@ -138,9 +142,10 @@ class RunningProgram:
             reason = "time"
         finally:
             stopping.cancel()
-            await self._end(exiting)
+            await end_program(self._process)
+            exiting.cancel()
             with suppress(TimeoutError):
-                await asyncio.wait_for(reading, END_TIMEOUT_SECONDS)  # a process in no sandbox may hold the pipe open
+                await asyncio.wait_for(reading, PIPE_SECONDS)  # a process in no sandbox may hold the pipe open
             self._pipe.close()
         code = self._process.returncode or 0
         return ProgramEnd(code if code >= 0 else 128 - code, reason)
@@ -157,16 +162,6 @@ class RunningProgram:
             if self.output.size > most:
                 return True
         return False
-
-    async def _end(self, exiting: asyncio.Task[int]) -> None:
-        if not exiting.done() and not self._ends_by_kill:
-            with suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGTERM)  # it ends the others first
-            await asyncio.wait({exiting}, timeout=END_TIMEOUT_SECONDS)
-        # What is left of its group goes in any case, also if the program itself has ended.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await exiting
 
 
 async def start_program(
@@ -201,4 +196,4 @@ async def start_program(
         raise SandboxUnusable(f"{sandbox.name} cannot be started: {error.strerror}") from None
     finally:
         pipe.close_writing_end()
-    return RunningProgram(process, pipe, output=ProgramOutput(max_output), ends_by_kill=sandbox.ends_by_kill)
+    return RunningProgram(process, pipe, output=ProgramOutput(max_output))

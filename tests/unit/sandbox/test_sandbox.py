@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from bubbot.sandbox.sandbox import (
+    PROBE_LIMITS,
+    BubblewrapSandbox,
+    ConfinedSandbox,
     ProgramLimits,
     Sandbox,
     SandboxUnusable,
@@ -20,6 +25,7 @@ from bubbot.sandbox.sandbox import (
     has_landlock_package,
     make_workspace,
     probe,
+    program_environment,
 )
 
 
@@ -104,3 +110,32 @@ def list_left(folder: Path) -> list[str]:
             if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
                 found.append(f"{entry.name} {(entry / 'cmdline').read_bytes()[:80]!r}")
     return found
+
+
+@pytest.mark.parametrize("kind", ["bwrap", "landlock"])
+async def test_a_program_ends_with_the_process_in_front_of_it(tmp_path: Path, kind: str) -> None:
+    if (find_bubblewrap() if kind == "bwrap" else has_landlock_package() or None) is None:
+        pytest.skip(f"{kind} is not there")
+    rules = BubblewrapSandbox(has_network=False) if kind == "bwrap" else ConfinedSandbox(has_network=False)
+    make_workspace(tmp_path / "work")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        began = tmp_path / "work" / f"began-{number}"
+        process = await asyncio.create_subprocess_exec(
+            *rules.build_command(["/bin/sh", "-c", f"touch {began}; sleep 1000"], tmp_path / "work", PROBE_LIMITS),
+            cwd=tmp_path / "work",
+            env=program_environment(tmp_path / "work"),
+            start_new_session=True,
+        )
+        while not began.exists():  # noqa: ASYNC110 - the kernel sends no event
+            await asyncio.sleep(0.01)
+        os.kill(process.pid, number)
+        await process.wait()
+        for _ in range(100):
+            if not (left := [each for each in list_left(tmp_path / "work") if "sh" in each]):
+                break
+            await asyncio.sleep(0.05)
+        assert left == []
+        with suppress(ProcessLookupError):
+            os.killpg(
+                process.pid, signal.SIGKILL
+            )  # after a SIGKILL, Landlock leaves the children of a program to the parent

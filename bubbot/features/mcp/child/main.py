@@ -2,13 +2,12 @@
 
 `bubbot.features.mcp.host` starts it as `python -P -m bubbot.features.mcp.child.main PID`, with its own process id. It reads requests and
 writes answers, see `messages`. It ends when its input ends, and is killed by the kernel if the daemon dies; what it has started ends
-with it, because sandboxes see to that.
+with it, because sandboxes see to that; what a killed sandbox leaves is ended here, see `orphans`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -16,22 +15,21 @@ from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from bubbot.features.mcp.child.orphans import OWN_PROCESSES
+from bubbot.sandbox.confine import end_with
+
 if TYPE_CHECKING:
     from bubbot.features.mcp.child.connection import Connection
     from bubbot.features.mcp.child.messages import ChildAnswer, ChildRequest
     from bubbot.features.mcp.child.values import ServerPlace
 
-PR_SET_PDEATHSIG = 1
 CLOSE_SECONDS = 6.0
 """Time for the connections to close at the end."""
 
 
 def main() -> None:
     """Serve until the input ends."""
-    parent = int(sys.argv[1])
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        sys.exit(1)  # it has died meanwhile
+    end_with(int(sys.argv[1]), signal.SIGKILL)
     output = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not look like an answer
     asyncio.run(_serve(output))
@@ -41,6 +39,7 @@ async def _serve(output: int) -> None:
     # Imported here: this takes a second, and the daemon may have died before.
     from bubbot.features.mcp.child.messages import MAX_LINE_BYTES, ChildRequest, read_line
 
+    OWN_PROCESSES.end_others()
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(MAX_LINE_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb", buffering=0))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -20,14 +19,14 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from bubbot.features.mcp.child.limits import MAX_MESSAGE_BYTES, shorten
+from bubbot.features.mcp.child.orphans import OWN_PROCESSES
 from bubbot.features.mcp.child.values import McpFailed, ServerPlace
 from bubbot.formatting import format_bytes
 from bubbot.sandbox.confine import STARTER_VARIABLE
+from bubbot.sandbox.sandbox import end_program
 
 LEAVE_SECONDS = 1.0
 """Time for a server to leave after its input is closed, and again after SIGTERM."""
-REAP_SECONDS = 2.0
-"""Time for the kernel to end a killed process."""
 ERROR_LINES = 20
 ERROR_LINE_BYTES = 4_096
 
@@ -71,15 +70,17 @@ class _StartedServer:
         our_input, their_output = os.pipe()
         our_errors, their_errors = os.pipe()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._place.argv,
-                stdin=their_input,
-                stdout=their_output,
-                stderr=their_errors,
-                env={**self._place.env, STARTER_VARIABLE: str(os.getpid())},
-                cwd=self._place.folder or None,
-                start_new_session=True,
-            )
+            with OWN_PROCESSES.starting() as own:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._place.argv,
+                    stdin=their_input,
+                    stdout=their_output,
+                    stderr=their_errors,
+                    env={**self._place.env, STARTER_VARIABLE: str(os.getpid())},
+                    cwd=self._place.folder or None,
+                    start_new_session=True,
+                )
+                own.add(self._process.pid)
         except (OSError, ValueError) as error:
             for number in (our_output, our_input, our_errors):
                 os.close(number)
@@ -106,16 +107,12 @@ class _StartedServer:
             raise
 
     async def _end(self) -> None:
-        """Let the server leave, else end it; at most `2 * LEAVE_SECONDS + REAP_SECONDS`."""
+        """Let the server leave, else end it, with all that it has started."""
         self._on_lost = lambda _: None
         self._input.close()
-        if not await self._has_left(LEAVE_SECONDS):
-            self._send(signal.SIGTERM)  # to the sandbox in front of it, which ends all that it has started
-            if not await self._has_left(LEAVE_SECONDS):
-                self._send(signal.SIGKILL)
-                await self._has_left(REAP_SECONDS)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # what it has left in its group
+        await self._has_left(LEAVE_SECONDS)
+        await end_program(self._process, LEAVE_SECONDS)
+        OWN_PROCESSES.has_ended(self._process.pid)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -133,10 +130,6 @@ class _StartedServer:
         except TimeoutError:
             return False
         return True
-
-    def _send(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            self._process.send_signal(number)
 
     async def _read(self) -> None:
         reason = ""

@@ -54,6 +54,7 @@ async def test_turns_of_a_window_are_one_chain_and_a_rating_is_the_reward_of_its
             assert (await app.say("and again")).text == "answer 2"
             await app.say(",rate 1 It is wrong")
             await until(lambda: [each.reward for each in proxy.sessions[0].calls] == [1.0, -1.0])
+            await recorder_of(app).look()  # behind the one that sent it, which may still write that down
         (session,) = proxy.sessions
         assert session.is_chain
         assert session.is_ended, "the bot ended, and the proxy was there"

@@ -19,7 +19,7 @@ from bubbot.features.mcp.facts import ServerAdded
 from bubbot.features.mcp.host import LOGINS, McpHost
 from bubbot.features.mcp.secrets import McpSecrets
 from bubbot.features.mcp.settings import McpSettings
-from tests.mcp.benches import LIGHT, ROOT, program, wait_for_end
+from tests.mcp.benches import LIGHT, READABLE, ROOT, program, wait_for_end
 from tests.mcp.login_server import login_server
 from tests.mcp.raw_http import behave, serving
 from tests.sandboxes import require
@@ -105,6 +105,11 @@ async def test_a_server_that_wants_a_login_says_so_before_there_ever_was_one(tmp
         assert (tmp_path / LOGINS).stat().st_mode & 0o777 == 0o700
 
 
+def list_children(pid: int) -> list[int]:
+    """The children of a process."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def list_left(home: Path) -> list[str]:
     """The processes that have something to do with a home: their command, folder or environment names it."""
     found = []
@@ -116,6 +121,25 @@ def list_left(home: Path) -> list[str]:
             if str(home).encode() in about or str((entry / "cwd").readlink()).startswith(str(home)):
                 found.append(f"{entry.name} {(entry / 'cmdline').read_bytes()[:200]!r}")
     return found
+
+
+@pytest.mark.parametrize("sandbox", ["bwrap", "landlock", "none"])
+async def test_what_a_server_leaves_whose_sandbox_is_killed_ends_with_it(
+    tmp_path: Path, sandbox: str, request: pytest.FixtureRequest
+) -> None:
+    require(sandbox, request)
+    stubborn = replace(SERVER, argv=(*SERVER.argv, "stubborn"), readable=READABLE)
+    async with open_host(tmp_path, sandbox=sandbox) as host:
+        for _ in range(3):
+            assert (await host.call(stubborn, "hello", {}, meta={})).text == "hello"
+            (front,) = list_children(host.pid or 0)
+            assert len(list_left(tmp_path)) > 1
+            os.kill(front, signal.SIGKILL)
+            for _ in range(100):
+                if not (left := list_left(tmp_path)):
+                    break
+                await asyncio.sleep(0.05)
+            assert left == []
 
 
 def play(home: Path, sandbox: str, seed: int, acts: int) -> list[str]:

@@ -18,7 +18,7 @@ from bubbot.features.mcp.child import connection as connections
 from bubbot.features.mcp.child import limits, stdio
 from bubbot.features.mcp.child.values import McpFailed, ServerPlace
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.sandbox.sandbox import ProgramLimits, choose_sandbox, make_workspace, program_environment
+from bubbot.sandbox.sandbox import REAP_SECONDS, ProgramLimits, choose_sandbox, make_workspace, program_environment
 from tests import sandboxes
 from tests.docs.pages import ROOT
 from tests.mcp.places import HOSTILE, WAIT, call, connected, hostile, sdk_server
@@ -149,7 +149,7 @@ async def test_a_server_that_never_leaves_is_ended_in_bounded_time() -> None:
         (server,) = children() - before
         began = loop.time()
 
-    assert loop.time() - began < 2 * stdio.LEAVE_SECONDS + stdio.REAP_SECONDS
+    assert loop.time() - began < 2 * stdio.LEAVE_SECONDS + REAP_SECONDS
     assert not is_running(server)
 
 
