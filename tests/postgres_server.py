@@ -311,3 +311,20 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 if __name__ == "__main__":
     _watch(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
+
+
+def wake_statement() -> str:
+    """The statement that puts the function which makes jobs in its place, as the store has it."""
+    from bubbot.stores.postgres.schema import MIGRATIONS
+
+    source = next(script for script in MIGRATIONS if "FUNCTION wake(" in script)
+    start = source.index("CREATE FUNCTION wake(")
+    return source[start : source.index("END $$;", start) + len("END $$;")].replace("CREATE", "CREATE OR REPLACE", 1)
+
+
+def without_savepoint(statement: str) -> str:
+    """The same without the savepoint around each job."""
+    handler = statement[
+        statement.index("            EXCEPTION WHEN") : statement.index("            END;\n        END LOOP;")
+    ]
+    return statement.replace(handler, "")

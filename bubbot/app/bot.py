@@ -583,14 +583,14 @@ def _share_turns(
 
 
 def _permission_waiter(store: TapeStore, workers: ChatWorkers | None) -> Callable[[], Awaitable[None]]:
-    """Return the function that waits before each sending until this process may send, and note that it did."""
+    """Return the function that waits before each sending until there is room, and raises `LeaseLost` if others send by now."""
     has_room = room_waiter(store)
     if workers is None:
         return has_room
 
     async def wait() -> None:
         await has_room()
-        await workers.wait_while_lost()
+        await workers.jobs.confirm()
 
     return wait
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from bubbot.errors import BubbotError, LeaseLost
+from bubbot.errors import BubbotError
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.middleware import AroundDelivery, AroundTool, CallNext, PartDelivery, ToolInvocation
 from bubbot.ports.channel import Channel, Inbound, Receipt, SupportsWebhook
@@ -160,13 +160,6 @@ class ChatWorkers:
         return True
 
     # What keeps a process from acting that others have replaced
-
-    async def wait_while_lost(self) -> None:
-        """Return if this process may act; wait until the caller is cancelled if others have replaced it."""
-        try:
-            await self.jobs.confirm()
-        except LeaseLost:
-            await asyncio.get_running_loop().create_future()
 
     def around_delivery(self) -> AroundDelivery:
         """Return the innermost middleware of deliveries."""

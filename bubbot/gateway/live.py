@@ -296,16 +296,18 @@ class LiveAnswers:
             await self._dismiss(turn)
 
     async def _type(self, turn: LiveTurn, channel: SupportsTyping) -> None:
-        """Show the typing indicator until cancelled."""
+        """Show the typing indicator until cancelled, or until another process has the chat."""
         await asyncio.sleep(max(TYPING_DELAY_SECONDS - FIRST_MESSAGE_DELAY_SECONDS, 0.0))
         while True:
             wait = TYPING_INTERVAL_SECONDS
-            await self._has_room()
             try:
+                await self._has_room()
                 await call_adapter(channel.typing(self._where(turn.chat), turn.thread), LIVE_CALL_TIMEOUT_SECONDS)
             except DeliveryFailed as error:
                 wait = max(error.retry_after or 0.0, 5 * TYPING_INTERVAL_SECONDS)
                 log.debug("typing not shown: %s", error, extra={"action": "live.typing"})
+            except LeaseLost:
+                return
             await asyncio.sleep(wait)
 
     async def _update_until_end(self, turn: LiveTurn) -> None:
@@ -328,10 +330,10 @@ class LiveAnswers:
         """Begin the message or edit it; continue one that an interrupted attempt began."""
         assert self._editing is not None
         loop = asyncio.get_running_loop()
-        await self._has_room()
-        if turn.ended:  # while it waited
-            return
         try:
+            await self._has_room()
+            if turn.ended:  # while it waited
+                return
             turn.live = turn.live or await self._outbox.live_message(turn.inbound, turn.session)
             if turn.live is None and self.has_pending(turn.chat):
                 turn.due = loop.time() + self._editing.edit_interval

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from bubbot.errors import BubbotError
-from bubbot.stores.postgres.jobs import queue_name
-from bubbot.stores.postgres.schema import MIGRATIONS, SCHEMA
+from bubbot.errors import BubbotError, LeaseLost
+from bubbot.ports.workers import ChatJob, JobOptions
+from bubbot.stores.postgres.jobs import PostgresJobs, queue_name
+from bubbot.stores.postgres.schema import SCHEMA
 from bubbot.stores.postgres.store import PostgresStore
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch
+from tests.postgres_server import wake_statement, without_savepoint
 
 CHAT = "telegram:42"
 OWN = "own/0123456789ab"
@@ -96,12 +100,9 @@ async def test_an_entry_and_its_job_are_one_transaction_and_one_job_waits(
 async def test_without_the_savepoint_around_a_job_the_second_message_is_refused(
     postgres_store: PostgresStore, conn: psycopg.Connection[Any]
 ) -> None:
-    source = next(script for script in MIGRATIONS if "FUNCTION wake(" in script)
-    start = source.index("CREATE FUNCTION wake(")
-    whole = source[start : source.index("END $$;", start) + len("END $$;")].replace("CREATE", "CREATE OR REPLACE", 1)
-    handler = whole[whole.index("            EXCEPTION WHEN") : whole.index("            END;\n        END LOOP;")]
+    whole = wake_statement()
     conn.execute(f"SET search_path = {SCHEMA}, bubbot_jobs, pg_temp")
-    conn.execute(whole.replace(handler, "").encode())
+    conn.execute(without_savepoint(whole).encode())
     postgres_store.queue_chats(queue_name)
     await accept(postgres_store, 1)
     with pytest.raises(BubbotError, match="procrastinate_jobs_queueing_lock"):
@@ -185,3 +186,45 @@ def test_chats_of_a_home_that_is_gone_go_to_who_looks(conn: psycopg.Connection[A
 def test_queues_have_names_that_fit_into_a_notification() -> None:
     assert queue_name("telegram:42") == "telegram"
     assert len(queue_name("x" * 80)) == 32
+
+
+async def test_whoever_waits_for_a_sign_of_life_can_be_cancelled_also_in_the_moment_that_it_comes(
+    postgres_store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    lost, number = asyncio.Event(), "SELECT worker FROM bubbot.workers"
+
+    waiting: list[asyncio.Task[None]] = []
+
+    async def note_lost() -> None:
+        for task in waiting:
+            task.cancel()
+        lost.set()
+
+    async def nothing(_: ChatJob) -> None: ...
+
+    found = postgres_store.open_jobs(
+        JobOptions(nothing, lambda _: None, note_lost, lambda: None, lambda: ["telegram"], ["stdin"], "home", 1, LEASE)
+    )
+    assert isinstance(found, PostgresJobs)
+    running = asyncio.create_task(found.run())
+    await found.wait_ready()
+    first = conn.execute(number).fetchone()
+    with psycopg.connect(conn.info.dsn) as locking:  # so that the sign has to wait
+        locking.execute("UPDATE bubbot_jobs.procrastinate_workers SET last_heartbeat = last_heartbeat")
+        time.sleep(1.5 * LEASE)  # noqa: ASYNC251 - the whole process is frozen
+        waiting += [asyncio.create_task(found.confirm()) for _ in range(8)]
+        await asyncio.sleep(0.2)
+        waiting[0].cancel()
+        assert (await asyncio.wait(waiting[:1], timeout=0.2))[0], "it waits for nothing"
+        locking.execute("DELETE FROM bubbot_jobs.procrastinate_workers")
+    await asyncio.wait(waiting)
+    assert all(task.cancelled() for task in waiting)
+    with pytest.raises(LeaseLost):
+        await found.confirm()
+    async with asyncio.timeout(10):
+        await lost.wait()
+        while conn.execute(number).fetchone() in (None, first):  # it begins again under another number  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        await found.confirm()
+        found.stop()
+        await running

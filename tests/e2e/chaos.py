@@ -83,11 +83,13 @@ class Worker:
     """A home and its process.
 
     Attributes:
+        target: its program.
         codes: exit codes of processes that ended by themselves.
     """
 
     home: Path
     env: Mapping[str, str]
+    target: str = BOT
     daemon: Daemon | None = None
     codes: list[int] = field(default_factory=list)
 
@@ -99,7 +101,7 @@ class Worker:
 
     async def start(self) -> None:
         """Start a process."""
-        self.daemon = await started(self.home, target=BOT, env=self.env)
+        self.daemon = await started(self.home, target=self.target, env=self.env)
 
     async def run(self) -> None:
         """Start a process, and wait until it runs."""
@@ -146,6 +148,7 @@ class Chaos:
     Attributes:
         url: of the database.
         spenders: the seats of each scope, by the scope's name; they are not among `seats`.
+        odds: how often each disturbance comes, in proportion.
         counts: what was done to the workers and the server.
         restarting: held while the server restarts.
     """
@@ -160,6 +163,7 @@ class Chaos:
     workers: list[Worker] = field(default_factory=list)
     seats: list[Seat] = field(default_factory=list)
     spenders: dict[str, list[Seat]] = field(default_factory=dict)
+    odds: dict[str, int] = field(default_factory=lambda: {"kill": 5, "freeze": 3, "restart": 2})
     counts: Counter[str] = field(default_factory=Counter)
     restarting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -173,7 +177,7 @@ class Chaos:
         """Every chat."""
         return [*self.seats, *(seat for seats in self.spenders.values() for seat in seats)]
 
-    def set_up(self, workers: int, chats: int, spenders: int, turns_at_once: int) -> None:
+    def set_up(self, workers: int, chats: int, spenders: int, turns_at_once: int, target: str) -> None:
         """Add people, and write the configuration of each worker."""
         owners: dict[str, list[str]] = {platform.name: [] for platform in self.platforms}
         for number in range(chats):
@@ -195,7 +199,7 @@ class Chaos:
             home = self.folder / f"home{number}"
             home.mkdir(mode=0o700)
             (home / "config.toml").write_text("\n".join([*self._sections(owners, turns_at_once), *budgets]) + "\n")
-            self.workers.append(Worker(home, env))
+            self.workers.append(Worker(home, env, target))
 
     @staticmethod
     def _seat(platform: Platform, person: str) -> Seat:
@@ -278,7 +282,8 @@ class Chaos:
         """
         async with asyncio.TaskGroup() as group:
             for instant in sorted(rng.random() * seconds for _ in range(times)):
-                group.create_task(self._disturb(instant, rng.choices(["kill", "freeze", "restart"], [5, 3, 2])[0], rng))
+                what = rng.choices([*self.odds], [*self.odds.values()])[0]
+                group.create_task(self._disturb(instant, what, rng))
         for worker in self.workers:
             worker.send(signal.SIGCONT)
             await self.revive(worker)
@@ -342,7 +347,7 @@ class Chaos:
 
 @asynccontextmanager
 async def chaos(
-    folder: Path, *, workers: int, chats: int, spenders: int = 0, turns_at_once: int = 64
+    folder: Path, *, workers: int, chats: int, spenders: int = 0, turns_at_once: int = 64, target: str = BOT
 ) -> AsyncIterator[Chaos]:
     """Open a stage in an empty folder, with a server of its own; no worker runs yet."""
     programs = find_programs()
@@ -357,5 +362,5 @@ async def chaos(
         service = stack.enter_context(effect_server())
         stage = Chaos(folder, server, url, OnTelegram(telegram), OnDiscord(discord), provider, service)
         stack.push_async_callback(stage.aclose)
-        stage.set_up(workers, chats, spenders, turns_at_once)
+        stage.set_up(workers, chats, spenders, turns_at_once, target)
         yield stage

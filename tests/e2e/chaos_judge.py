@@ -164,15 +164,21 @@ def is_answered(stage: Chaos) -> bool:
     return all(_missing(seat, _answers(seat), _count_given_up(seat)) == 0 for seat in stage.seats)
 
 
+async def begin(stage: Chaos) -> None:
+    """Start the workers, and let them act."""
+    await stage.allow_acts()
+    for worker in stage.workers[1:]:
+        await worker.run()
+
+
 async def live(stage: Chaos, *, messages: int, seconds: float, times: int, seed: int) -> Verdict:
     """Let people talk while workers and server are disturbed, wait until everything is done, end the workers, and judge.
 
     The last disturbance comes before the last message; what is still open four minutes after it is lost.
     """
     rng = random.Random(seed)
-    await stage.allow_acts()
-    for worker in stage.workers[1:]:
-        await worker.run()
+    if stage.workers[0].daemon is None:
+        await begin(stage)
     pressing = asyncio.create_task(stage.press())
     try:
         async with asyncio.TaskGroup() as group:

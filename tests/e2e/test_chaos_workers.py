@@ -8,10 +8,12 @@ import aiohttp
 import psycopg
 import pytest
 
+from bubbot.stores.postgres.schema import SCHEMA
+from tests.e2e import chaos_judge, hurried, unfenced
 from tests.e2e.chaos import LIMIT_TOKENS, Chaos, Seat, chaos
-from tests.e2e.chaos_judge import Verdict, judge, live
+from tests.e2e.chaos_judge import Verdict, begin, judge, live
 from tests.e2e.chaos_provider import CALL_TOKENS
-from tests.postgres_server import OWNER, SUPERUSER
+from tests.postgres_server import OWNER, SUPERUSER, wake_statement, without_savepoint
 
 WORKERS = 4
 
@@ -19,7 +21,11 @@ WORKERS = 4
 @pytest.mark.timeout(300)
 async def test_workers_that_are_killed_and_frozen_keep_every_promise(tmp_path: Path) -> None:
     async with chaos(tmp_path, workers=WORKERS, chats=10, spenders=1) as stage:
-        found = await live(stage, messages=60, seconds=12, times=5, seed=1)
+        stage.provider.seconds, stage.odds = (
+            1.0,
+            {"kill": 2, "freeze": 2, "restart": 1},
+        )  # so that previews are on their way
+        found = await live(stage, messages=60, seconds=12, times=6, seed=1)
     assert found.faults() == {}, show(stage, found)
 
 
@@ -83,6 +89,42 @@ async def test_the_judge_finds_what_is_planted(tmp_path: Path) -> None:
             conn.execute("ALTER TABLE bubbot.entries DISABLE TRIGGER USER")
             conn.execute("DELETE FROM bubbot.entries WHERE payload LIKE '%inbox/done%'")
         assert list((await judge(stage)).faults()) == ["lost", "damaged"]
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+async def test_without_the_fence_workers_that_freeze_break_promises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chaos_judge, "SETTLE_SECONDS", 60.0)
+    found = {}
+    for name, target in (("fenced", hurried.BOT), ("unfenced", unfenced.BOT)):
+        (tmp_path / name).mkdir()
+        async with chaos(tmp_path / name, workers=3, chats=8, target=target) as stage:
+            stage.provider.seconds, stage.odds = 1.0, {"freeze": 1}
+            found[name] = await live(stage, messages=80, seconds=20, times=14, seed=1)
+        with capsys.disabled():
+            print(f"\n{name}: {show(stage, found[name])}")
+    assert found["fenced"].faults() == {}
+    assert found["unfenced"].faults()
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(300)
+async def test_without_the_savepoint_around_a_job_messages_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chaos_judge, "SETTLE_SECONDS", 40.0)
+    async with chaos(tmp_path, workers=2, chats=4) as stage:
+        stage.provider.seconds = 1.0
+        await begin(stage)  # a process would not start with it
+        with psycopg.connect(stage.url, autocommit=True) as conn:
+            conn.execute(f"SET search_path = {SCHEMA}, {SCHEMA}_jobs, pg_temp")
+            conn.execute(without_savepoint(wake_statement()).encode())
+        found = await live(stage, messages=40, seconds=5, times=0, seed=1)
+    with capsys.disabled():
+        print(f"\n{show(stage, found)}")
+    assert found.lost
 
 
 def plain(seat: Seat) -> list[str]:

@@ -87,6 +87,7 @@ class PostgresJobs:
         self._number = 0
         self._heard = 0.0
         self._is_lost = False
+        self._sign: asyncio.Future[None] | None = None
         self._losing: asyncio.Future[None] | None = None
         self.is_ending = False
         self._ready = asyncio.Event()
@@ -111,8 +112,9 @@ class PostgresJobs:
                     if self._losing is not None:
                         await self._losing
             finally:
-                signs.cancel()
-                await asyncio.gather(signs, return_exceptions=True)
+                for given in filter(None, (signs, self._sign)):
+                    given.cancel()
+                    await asyncio.gather(given, return_exceptions=True)
 
     def stop(self) -> None:
         self.is_ending = True
@@ -235,6 +237,12 @@ class PostgresJobs:
                     await self._take_over()
 
     async def _give_sign(self) -> None:
+        """Say that this process lives: one sign at a time, for all who wait for it. A caller that is cancelled breaks none off."""
+        if self._sign is None or self._sign.done():
+            self._sign = asyncio.ensure_future(self._beat())
+        await asyncio.shield(self._sign)
+
+    async def _beat(self) -> None:
         before, number = _now(), self._number
         try:
             row = await self._connector.execute_query_one_async(
