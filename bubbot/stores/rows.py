@@ -143,6 +143,7 @@ def check_row(tape: str, row: tuple[Any, ...]) -> None:
 
 COUNT_ENTRIES = "SELECT coalesce(sum((SELECT max(id) FROM entries INDEXED BY entries_id WHERE entries.tape = tapes.tape)), 0) FROM tapes"
 """Counts the entries of all tapes; the ids of a tape have no gaps."""
+SELECT_SHARDS = "SELECT value FROM deployment WHERE key = 'tape_shards'"
 NEWEST_POSITION = "SELECT coalesce(max(seq), 0) FROM entries"
 SELECT_AFTER = (
     SELECT_ENTRIES.replace(

@@ -208,6 +208,13 @@ class Transaction(ABC):
     async def keep_label(self, label: str) -> str:
         """Return the label in the names of tapes; the first caller's stays."""
 
+    @abstractmethod
+    async def keep_shards(self, number: int, *, is_copied: bool = False) -> int:
+        """Return the number of shards of system tapes (see `bubbot.tape.shards`); the first caller's stays.
+
+        `is_copied`: tapes follow that have this number. The store holds none yet.
+        """
+
     def stage_stored(self, name: str, tape: int, columns: Row) -> int:  # noqa: ARG002 - some stores index by it
         """Insert a row of another store as it is; return its position here.
 

@@ -17,9 +17,10 @@ from bubbot.errors import ConfigError, HomeLocked, StoreError, TapeCorrupt
 from bubbot.home import Home, WriterLock
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.stores.copying import CopyCounts
-from bubbot.stores.postgres.store import PostgresStore
+from bubbot.stores.postgres.store import TAPE_SHARDS, PostgresStore
+from bubbot.stores.postgres.store import open_readonly as open_server_readonly
 from bubbot.stores.postgres.store import open_store as open_server
-from bubbot.stores.sqlite.store import SqliteStore, open_store
+from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
@@ -149,6 +150,34 @@ async def test_a_database_goes_to_a_home_and_to_another_server(
     assert everything(FileTapes(home.database)) == everything(server) == everything(empty_server)
     assert home.read_marked_entry() is not None
     assert not list(home.path.glob(".partial-*"))
+
+
+async def test_the_number_of_shards_comes_with_the_tapes_and_never_changes(
+    file: FileTapes, server: ServerTapes, empty_server: ServerTapes, tmp_path: Path
+) -> None:
+    async def shards(place: TapePlace) -> int:
+        """That of a bot which writes there, and of one that reads."""
+        written: SqliteStore | PostgresStore
+        read: SqliteStore | PostgresStore
+        if isinstance(place, FileTapes):
+            written = await open_store(place.path, salt=CountingSalt(), now=SteppingClock())
+            read = await open_readonly(place.path)
+        else:
+            assert isinstance(place, ServerTapes)
+            written = await open_server(place.url, salt=CountingSalt(), now=SteppingClock())
+            read = await open_server_readonly(place.url, 0)
+        await written.aclose()
+        await read.aclose()
+        assert written.tape_shards == read.tape_shards
+        return written.tape_shards
+
+    assert (await shards(file), await shards(server)) == (1, TAPE_SHARDS)
+    back = FileTapes(tmp_path / "back" / "bubbot.db")
+    await copied(server, back)
+    assert await shards(back) == TAPE_SHARDS
+    assert await shards(empty_server) == TAPE_SHARDS, "a bot was started there"
+    await copied(file, empty_server)
+    assert await shards(empty_server) == 1
 
 
 async def test_the_copy_goes_on_where_the_source_ended(file: FileTapes, empty_server: ServerTapes) -> None:

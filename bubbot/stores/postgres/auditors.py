@@ -136,7 +136,7 @@ CREATE VIEW forks WITH (security_barrier) AS
 CREATE VIEW fork_batches WITH (security_barrier) AS
     SELECT fork, place, tape, keep_first, entries FROM {base}.fork_batches WHERE fork IN (SELECT fork FROM forks)
         AND split_part(tape, '@', 1) = ANY ((SELECT granted_names())::text[]);
-CREATE VIEW deployment WITH (security_barrier) AS SELECT key, value FROM {base}.deployment WHERE key = 'workspace';
+CREATE VIEW deployment WITH (security_barrier) AS SELECT key, value FROM {base}.deployment WHERE key IN ('workspace', 'tape_shards');
 CREATE VIEW migrations WITH (security_barrier) AS SELECT version, applied FROM {base}.migrations;
 """
 _RIGHTS = """

@@ -517,7 +517,24 @@ CREATE TABLE requests (                    -- among processes; no facts, and gon
 );
 """
 
-MIGRATIONS = (_FIRST, _WORKERS, _REQUESTS)
+_SHARDS = """
+-- How many shards system tapes have: the first caller's number stays, except that a copy brings its own into a database without entries.
+CREATE FUNCTION keep_shards(number integer, is_copied boolean) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    IF EXISTS (SELECT FROM entries) THEN
+        INSERT INTO deployment (key, value) VALUES ('tape_shards', '1') ON CONFLICT DO NOTHING;
+    ELSIF is_copied THEN
+        INSERT INTO deployment (key, value) VALUES ('tape_shards', number) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+    ELSE
+        INSERT INTO deployment (key, value) VALUES ('tape_shards', number) ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN (SELECT value::integer FROM deployment WHERE key = 'tape_shards');
+END $$;
+REVOKE ALL ON FUNCTION keep_shards(integer, boolean) FROM PUBLIC;
+"""
+
+MIGRATIONS = (_FIRST, _WORKERS, _REQUESTS, _SHARDS)
 """Migration N takes a database from version N - 1 to N; never edit a released one."""
 
 _RIGHTS = """

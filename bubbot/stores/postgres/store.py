@@ -64,6 +64,7 @@ from bubbot.stores.postgres.writer import PostgresWriter
 from bubbot.stores.rows import (
     LARGEST,
     SELECT_AFTER,
+    SELECT_SHARDS,
     DecodeRow,
     RowDecoder,
     decode_in_steps,
@@ -90,6 +91,8 @@ from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, Stor
 T = TypeVar("T")
 READERS = 4
 """Connections that read at once, at most."""
+TAPE_SHARDS = 8
+"""Shards of system tapes in a new database."""
 SEARCH_TIMEOUT_SECONDS = 20.0
 """The time limit of a query on texts."""
 OWN_COMMIT_SECONDS = 5.0
@@ -142,7 +145,7 @@ class PostgresStore:
         decode: DecodeRow,
     ) -> None:
         self.address = address
-        self.tape_shards = 1
+        self.tape_shards = 1  # until `start`
         self._role, self._salt, self._readonly, self._decode = role, salt, readonly, decode
         self._open = True
         self._readable_below = 0
@@ -167,6 +170,9 @@ class PostgresStore:
             await self._pool.open()
             if self._writer is not None:
                 await self._writer.open()
+                self.tape_shards = await self._writer.submit(lambda transaction: transaction.keep_shards(TAPE_SHARDS))
+            elif rows := await self._ask(SELECT_SHARDS):
+                self.tape_shards = int(rows[0][0])
         except BaseException:
             await self._pool.close()
             raise

@@ -247,6 +247,10 @@ class PostgresTransaction(Transaction):
     async def keep_label(self, label: str) -> str:
         return str((await self.fetch("SELECT keep_label(?)", (label,)))[0][0])
 
+    async def keep_shards(self, number: int, *, is_copied: bool = False) -> int:
+        """See `Transaction.keep_shards`."""
+        return int((await self.fetch("SELECT keep_shards(?, ?)", (number, is_copied)))[0][0])
+
     def stage_stored(self, name: str, tape: int, columns: Row) -> int:
         """See `Transaction.stage_stored`. What is not blank is indexed."""
         entry_id, kind, key, *_, date, payload, meta, _, _, _ = columns

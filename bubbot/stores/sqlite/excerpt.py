@@ -13,7 +13,7 @@ from bubbot.stores.sqlite.schema import expected_triggers, migrate
 from bubbot.tape.events import STEP_EVENT
 
 _COPIES = (
-    "INSERT INTO deployment SELECT * FROM source.deployment WHERE key = 'workspace'",
+    "INSERT INTO deployment SELECT * FROM source.deployment WHERE key IN ('workspace', 'tape_shards')",
     "INSERT INTO tapes SELECT * FROM source.tapes WHERE tape IN (SELECT tape FROM whole UNION SELECT tape FROM part)",
     "INSERT INTO entries SELECT * FROM source.entries WHERE tape IN (SELECT tape FROM whole)",
     "INSERT INTO entries SELECT entries.* FROM part JOIN source.entries USING (tape, id)",

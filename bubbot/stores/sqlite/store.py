@@ -36,6 +36,7 @@ from bubbot.stores.rows import (
     LARGEST,
     NEWEST_POSITION,
     SELECT_AFTER,
+    SELECT_SHARDS,
     DecodeRow,
     RowDecoder,
     decode_in_steps,
@@ -91,6 +92,7 @@ class SqliteStore:
 
     Attributes:
         path: of the database.
+        tape_shards: see `bubbot.tape.shards`.
         indexer: fills the search index; None if nothing does.
     """
 
@@ -101,6 +103,7 @@ class SqliteStore:
         self._scanner: HeldConnection
         self._writer: GroupCommitWriter | None = None
         self.path = path
+        self.tape_shards = 1  # until `start`
         self._file = str(path)
         self._inode = 0
         self._is_replacement_logged = False
@@ -117,6 +120,8 @@ class SqliteStore:
             self._reader = await HeldConnection.open(connector)
             stack.push_async_callback(self._reader.aclose)
             self._scanner = await HeldConnection.open(connector)
+            if rows := await self._reader.fetch(SELECT_SHARDS):
+                self.tape_shards = int(rows[0][0])
             stack.pop_all()
         self._writer = writer
         self._inode = os.stat(self._file).st_ino  # noqa: PTH116 - as in `is_replaced`

@@ -152,6 +152,13 @@ class SqliteTransaction(Transaction):
         await self.execute("INSERT INTO deployment VALUES ('workspace', ?) ON CONFLICT DO NOTHING", (label,))
         return str((await self.fetch("SELECT value FROM deployment WHERE key = 'workspace'"))[0][0])
 
+    async def keep_shards(self, number: int, *, is_copied: bool = False) -> int:
+        """See `Transaction.keep_shards`. Without the row there is one: a single process writes."""
+        if is_copied:
+            await self.execute("INSERT OR REPLACE INTO deployment VALUES ('tape_shards', ?)", (str(number),))
+        rows = await self.fetch("SELECT value FROM deployment WHERE key = 'tape_shards'")
+        return int(rows[0][0]) if rows else 1
+
     async def delete_blobs(self, tape: str, digests: Sequence[str]) -> None:
         await self.execute(
             "DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?",
