@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,8 +18,8 @@ from bubbot.errors import BubbotError
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.middleware import AroundDelivery, AroundTool, CallNext, PartDelivery, ToolInvocation
 from bubbot.ports.channel import Channel, Inbound, Receipt, SupportsWebhook
-from bubbot.ports.outbox import buttons_key, intent_key
-from bubbot.ports.turn import AcceptedInbound, Status, TurnResult
+from bubbot.ports.outbox import OutboxMessage, buttons_key, intent_key
+from bubbot.ports.turn import AcceptedInbound, Status, TapeChange, TurnResult
 from bubbot.ports.workers import ChatJob, ChatJobs, JobOptions, SharesTurns
 from bubbot.runtime.app import AppRuntime
 from bubbot.stores.lease import InProcessLease
@@ -56,6 +56,27 @@ class ChatWork:
     inbounds: set[int] = field(default_factory=set)
     messages: set[tuple[str, int]] = field(default_factory=set)
     places: dict[tuple[str, str], None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """What is open in a chat.
+
+    Attributes:
+        messages: those that wait to be delivered, by channel.
+        items: inbounds and changes, in order of arrival.
+    """
+
+    messages: Mapping[str, Sequence[OutboxMessage]]
+    items: Sequence[AcceptedInbound | TapeChange]
+
+    def sessions(self) -> list[str]:
+        """List the sessions that it is about."""
+        found = [message.session for messages in self.messages.values() for message in messages]
+        found += [
+            item.inbound.session if isinstance(item, AcceptedInbound) else item.event.session for item in self.items
+        ]
+        return list(dict.fromkeys(found))
 
 
 class ChatWorkers:
@@ -138,7 +159,7 @@ class ChatWorkers:
         async with self.jobs.hold(chat_of(session)):
             self._held[session] += 1
             try:
-                await self._check_lease(session)
+                await self._take_lease(session)
                 yield
             finally:
                 self._held -= Counter([session])
@@ -257,12 +278,15 @@ class ChatWorkers:
                     await self._take_up(work, forked.session)
                     runtime.take_up(forked.session)
                     is_new = True
-        for name, channel in list(self._channels.items()):
+        found = await self._find_new(work)
+        # Who had a session before may have written until it was taken up.
+        while any([await self._take_up(work, session) for session in found.sessions()]):
+            found = await self._find_new(work)
+        for name, messages in found.messages.items():
+            if (channel := self._channels.get(name)) is None:  # gone by a reload
+                continue
             places: set[tuple[str, str]] = set()
-            for message in await channel.outbox.pending_of(chat):
-                if (name, message.id) in work.messages:
-                    continue
-                await self._take_up(work, message.session)
+            for message in messages:
                 place = message.parts[0].chat, message.session
                 work.messages.add((name, message.id))
                 work.places[name, message.parts[0].chat] = None
@@ -270,18 +294,24 @@ class ChatWorkers:
                 places.add(place)
                 is_new = True
         own = self._channels.get(chat.partition(":")[0])
-        for item in await own.inbox.open_of(chat) if own else ():
-            if item.id in work.inbounds:
-                continue
+        for item in found.items:
             work.inbounds.add(item.id)
-            event = item.inbound if isinstance(item, AcceptedInbound) else item.event
-            await self._take_up(work, event.session)
             if not isinstance(item, AcceptedInbound):
                 runtime.queue_change(item)
-            elif own is not None and not runtime.has_inbound(event.session, item.id):
+            elif own is not None and not runtime.has_inbound(item.inbound.session, item.id):
                 self._hand_on(item, await own.gate.take(item))
             is_new = True
         return is_new
+
+    async def _find_new(self, work: ChatWork) -> OpenWork:
+        """Read what is open in a chat, and was not begun yet."""
+        chat, messages = work.job.chat, dict[str, list[OutboxMessage]]()
+        for name, channel in list(self._channels.items()):
+            pending = await channel.outbox.pending_of(chat)
+            messages[name] = [each for each in pending if (name, each.id) not in work.messages]
+        own = self._channels.get(chat.partition(":")[0])
+        items = await own.inbox.open_of(chat) if own else ()
+        return OpenWork(messages, [item for item in items if item.id not in work.inbounds])
 
     async def _has_open_work(self, chat: str) -> bool:
         own = self._channels.get(chat.partition(":")[0])
@@ -289,18 +319,28 @@ class ChatWorkers:
             return True
         return any([await channel.outbox.pending_of(chat) for channel in list(self._channels.values())])
 
-    async def _take_up(self, work: ChatWork, session: str) -> None:
-        if session not in work.sessions:
-            await self._check_lease(session)
-            work.sessions[session] = None
+    async def _take_up(self, work: ChatWork, session: str) -> bool:
+        """Have a session for this job; return true if another process may have had it until now."""
+        if session in work.sessions:
+            return False
+        is_taken = await self._take_lease(session)
+        work.sessions[session] = None
+        return is_taken
 
-    async def _check_lease(self, session: str) -> None:
-        """Forget what is remembered of a session unless nobody has taken it up since."""
+    async def _take_lease(self, session: str) -> bool:
+        """Have the lease of a session; return true if another process may have had it until now.
+
+        What is remembered of the session is forgotten then.
+        """
         assert self._runtime is not None
         assert self._leases is not None
         lease = self._leases.find(session)
-        if lease is not None and await self._shares.newest_epoch(lease.tape) != lease.epoch:
+        if lease is not None:
+            if await self._shares.newest_epoch(lease.tape) == lease.epoch:
+                return False
             self._runtime.forget(session)
+        await self._leases.hold(session)
+        return True
 
     async def _wait(self, work: ChatWork, *, for_news: bool = True) -> bool:
         """Wait until all that was begun has ended, or there may be more; return true if it has ended."""

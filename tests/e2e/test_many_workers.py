@@ -179,7 +179,10 @@ async def test_another_receives_if_the_one_that_polls_freezes(tmp_path: Path, po
             assert "telegram.ready" not in workers.workers["two"].errors
             workers.freeze("one")
             platform.say(person, "anybody here?")
-            await platform.until(lambda: platform.answers(person), WAIT)
+            try:
+                await platform.until(lambda: platform.answers(person), WAIT)
+            finally:
+                print(workers.log)
             workers.thaw("one")
             await workers.logged("one", "action=work.lost")
             platform.say(person, "and now?")

@@ -154,6 +154,10 @@ def connect(address: ServerAddress, *, readonly: bool) -> Connection:
     return conn
 
 
+WATCH_SILENCE = ""
+"""Lets the server watch a transaction for silence: behind a pipeline psycopg may ask for a flush, and the server then no longer looks."""
+
+
 def session_statements(*, readonly: bool, role: str = "", auditor: str = "") -> list[sql.SQL | sql.Composed]:
     """Return what every connection begins with; `role`: to go on as; `auditor`: see `ServerAddress`."""
     statements: list[sql.SQL | sql.Composed] = [

@@ -60,7 +60,12 @@ def _now() -> float:
 
 
 class PostgresJobs:
-    """See `ChatJobs`."""
+    """See `ChatJobs`.
+
+    Attributes:
+        number: that of this worker; 0 before the others know it. It is another one once they have taken its chats over.
+        is_ending: no further job is taken.
+    """
 
     def __init__(self, parameters: Mapping[str, Any], role: str, options: JobOptions) -> None:
         self._options = options
@@ -84,7 +89,7 @@ class PostgresJobs:
         self._free = asyncio.Semaphore(options.places)
         self._places: set[int] = set()
         self._holds: dict[str, tuple[asyncio.Event, asyncio.Event]] = {}
-        self._number = 0
+        self.number = 0
         self._heard = 0.0
         self._is_lost = False
         self._sign: asyncio.Future[None] | None = None
@@ -200,7 +205,7 @@ class PostgresJobs:
 
     async def begin(self, number: int) -> None:
         """Make this process known under this number, and take over what an earlier one of its home left."""
-        self._heard, self._number = _now(), number
+        self._heard, self.number = _now(), number
         await self.execute(
             "SELECT begin_worker(%(number)s, %(home)s, %(host)s, %(process)s, %(version)s, %(places)s)",
             number=number,
@@ -230,9 +235,9 @@ class PostgresJobs:
         wait = min(MAX_SWEEP_SECONDS, lease / BEATS_PER_LEASE)
         while True:
             await asyncio.sleep(wait)
-            if self._number and not self._is_lost and _now() - self._heard >= lease / BEATS_PER_LEASE:
+            if self.number and not self._is_lost and _now() - self._heard >= lease / BEATS_PER_LEASE:
                 await self._give_sign()
-            if self._number and not self._is_lost and not self.is_ending:
+            if self.number and not self._is_lost and not self.is_ending:
                 with suppress(ConnectorException):
                     await self._take_over()
 
@@ -243,7 +248,7 @@ class PostgresJobs:
         await asyncio.shield(self._sign)
 
     async def _beat(self) -> None:
-        before, number = _now(), self._number
+        before, number = _now(), self.number
         try:
             row = await self._connector.execute_query_one_async(
                 "SELECT beat(%(number)s) AS state",
@@ -253,7 +258,7 @@ class PostgresJobs:
             log.debug("no sign of life: %s", error.__cause__, extra={"action": "worker.unheard"})
             await asyncio.sleep(RETRY_SECONDS)
             return
-        if number != self._number or self._is_lost:
+        if number != self.number or self._is_lost:
             return
         if row["state"] != "gone":
             self._heard = before

@@ -120,7 +120,7 @@ class ServerLocks:
                 ("client_connection_check_interval", "2s"),  # or the server hands the lock to who is gone
             ):
                 await conn.execute(sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(setting), sql.Literal(value)))
-            await conn.execute(_LOCK, (_SPACE, name))
+        await conn.execute(_LOCK, (_SPACE, name))  # not in the pipeline, see `WATCH_SILENCE`
 
     async def aclose(self) -> None:
         async with self._opening:

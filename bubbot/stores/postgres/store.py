@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from bubbot.errors import EntryNotFound, StoreError, StoreUnavailable, TapeCorrupt
+from bubbot.errors import EntryNotFound, LeaseLost, StoreError, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
 from bubbot.ports.workers import ChatJobs, JobOptions, Worker
@@ -47,7 +47,7 @@ from bubbot.stores.postgres.connections import (
     unreachable,
     working_role,
 )
-from bubbot.stores.postgres.locks import ServerLocks
+from bubbot.stores.postgres.locks import SILENCE_SECONDS, ServerLocks
 from bubbot.stores.postgres.policies import AUDIT_SUFFIX
 from bubbot.stores.postgres.reading import find_entries
 from bubbot.stores.postgres.requests import ServerRequests
@@ -88,6 +88,9 @@ from bubbot.tape.handle import Clock
 from bubbot.tape.query import IndexProposals, NotIndexed, Ranked, TapeQuery
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, StoreHeads, TapeSummary
 
+if TYPE_CHECKING:
+    from bubbot.stores.postgres.jobs import PostgresJobs
+
 T = TypeVar("T")
 READERS = 4
 """Connections that read at once, at most."""
@@ -114,6 +117,9 @@ _SELECT_FORKS = (
     "LEFT JOIN fork_batches AS batch USING (fork) WHERE %(tape)s::text IS NULL OR forks.tape = %(tape)s "
     "ORDER BY forks.opened, place"
 )
+_END_IF_SILENT = f"SET idle_in_transaction_session_timeout = '{SILENCE_SECONDS}s'"
+"""What a frozen process has begun to write, and keeps from others, is rolled back."""
+_SELECT_WORKER = "SELECT 1 FROM procrastinate_workers WHERE id = ? FOR SHARE"
 _SELECT_WORKERS = """
 SELECT worker, host, process, version, to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"+00:00"'),
     round(extract(epoch FROM now() - last_heartbeat), 1)::double precision,
@@ -162,6 +168,7 @@ class PostgresStore:
         )
         self._writer = None if readonly else PostgresWriter(self._connect_writer, salt, room_retry)
         self._locks = ServerLocks(address)
+        self._jobs: PostgresJobs | None = None
         self.requests = ServerRequests(address, role)
 
     async def start(self) -> None:
@@ -185,6 +192,7 @@ class PostgresStore:
         except psycopg.Error as error:
             raise unreachable(self.address, error) from error
         await self._begin_session(conn, readonly=False)
+        await conn.execute(_END_IF_SILENT)
         return conn
 
     async def _prepare_reader(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
@@ -296,9 +304,16 @@ class PostgresStore:
         return [ForkedSession(*row) for row in rows]
 
     async def raise_epoch(self, tape: str) -> int:
-        return await self._require_writer().submit(
-            lambda transaction: transaction.raise_epoch(tape), Needs(names=[tape])
-        )
+        """See `TapeStore.raise_epoch`. Raise `LeaseLost` if others have taken over the chats of this process."""
+        worker = self._jobs.number if self._jobs is not None else 0
+
+        async def raise_it(transaction: Transaction) -> int:
+            # Else it would take back what another one has taken over, before it knows. That one waits for our commit.
+            if worker and not await transaction.fetch(_SELECT_WORKER, (worker,)):
+                raise LeaseLost("this process was silent for too long, and others took its chats over")
+            return await transaction.raise_epoch(tape)
+
+        return await self._require_writer().submit(raise_it, Needs(names=[tape]))
 
     async def newest_epoch(self, tape: str) -> int:
         """See `SharesTurns.newest_epoch`."""
@@ -327,9 +342,9 @@ class PostgresStore:
             PostgresJobs,
         )  # loads procrastinate: most processes run no turns of others
 
-        jobs = PostgresJobs(self.address.parameters, self._role, options)
-        self.queue_chats(jobs.queue_of)
-        return jobs
+        self._jobs = PostgresJobs(self.address.parameters, self._role, options)
+        self.queue_chats(self._jobs.queue_of)
+        return self._jobs
 
     def queue_chats(self, queue_of: Callable[[str], str]) -> None:
         """Make jobs for the chats that have work from now on, in these queues."""
@@ -421,7 +436,14 @@ class PostgresStore:
             raise StoreError(
                 f"a server takes over {MAX_PLACES - 1} entries at most, as one transaction, and there are {entries}"
             )
-        return await self._submit_exclusive(lambda transaction: copy_tapes(transaction, source, on_progress))
+
+        async def copy(transaction: Transaction) -> CopyCounts:
+            await transaction.fetch(
+                "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
+            )  # the source is slow
+            return await copy_tapes(transaction, source, on_progress)
+
+        return await self._submit_exclusive(copy)
 
     async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
         return await self._read_through(partial(audit_all, only=tape, on_progress=on_progress))

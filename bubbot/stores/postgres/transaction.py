@@ -10,7 +10,7 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from bubbot.errors import StoreError
-from bubbot.stores.postgres.connections import to_postgres
+from bubbot.stores.postgres.connections import WATCH_SILENCE, to_postgres
 from bubbot.stores.postgres.schema import MAX_PLACES, PIECE_BYTES
 from bubbot.stores.postgres.words import index_entry
 from bubbot.stores.rows import ENTRY_COLUMNS, SELECT_ENTRIES
@@ -280,7 +280,10 @@ class PostgresTransaction(Transaction):
 
     async def _send(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> list[psycopg.AsyncCursor[TupleRow]]:
         async with self._conn.pipeline():
-            return [await self._conn.execute(statement, values or None) for statement, values in statements]
+            cursors = [await self._conn.execute(statement, values or None) for statement, values in statements]
+        if not self.is_committing:
+            await self._conn.execute(WATCH_SILENCE)
+        return cursors
 
 
 def _keys_statement(keys: Sequence[tuple[str, str]]) -> tuple[str, Sequence[Any]]:
