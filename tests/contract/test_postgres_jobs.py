@@ -221,10 +221,13 @@ async def test_whoever_waits_for_a_sign_of_life_can_be_cancelled_also_in_the_mom
     assert all(task.cancelled() for task in waiting)
     with pytest.raises(LeaseLost):
         await found.confirm()
+    with pytest.raises(LeaseLost):  # it takes no session back from who has it now
+        await postgres_store.raise_epoch("tape")
     async with asyncio.timeout(10):
         await lost.wait()
         while conn.execute(number).fetchone() in (None, first):  # it begins again under another number  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         await found.confirm()
+        assert await postgres_store.raise_epoch("tape") == 1
         found.stop()
         await running

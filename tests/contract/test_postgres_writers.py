@@ -17,6 +17,8 @@ import pytest
 from bubbot.errors import LeaseLost, StoreUnavailable
 from bubbot.ports.store import PositionedEntry
 from bubbot.stores.postgres.store import PostgresStore, open_readonly, open_store
+from bubbot.stores.postgres.transaction import PostgresTransaction
+from bubbot.stores.transaction import Needs
 from bubbot.tape.store import Batch, ForkRecord, Lease
 from tests.doubles import CountingSalt, SteppingClock
 from tests.postgres_server import (
@@ -372,3 +374,19 @@ async def test_a_commit_that_arrives_after_it_was_asked_about_is_rolled_back(pos
             await late.execute("SELECT count_group(%s, 2)", (name,))
         await store.append([notes("b")])
         assert await texts(store) == ["a", "b"]
+
+
+async def test_what_a_silent_writer_began_is_rolled_back_and_others_go_on(postgres_address: str) -> None:
+    async with opened(postgres_address) as frozen, opened(postgres_address) as other:
+        for number in range(4):  # psycopg ends a pipeline in one of two ways
+            conn = await frozen._connect_writer()
+            try:
+                await conn.execute("SET idle_in_transaction_session_timeout = '500ms'")
+                await PostgresTransaction(conn, CountingSalt(), f"frozen {number}", 1).begin(Needs(names=["tape"]))
+                async with asyncio.timeout(5):
+                    await other.append([notes("after it")])
+                with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+                    await conn.execute("SELECT 1")
+            finally:
+                await conn.close()
+        assert len(await texts(other)) == 4
