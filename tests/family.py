@@ -29,6 +29,7 @@ from bubbot.settings.loader import ModelSettings
 from bubbot.settings.sections import StoreSettings
 from bubbot.tape.entry import JsonObject, TapeEntry, timestamp
 from bubbot.tape.query import TapeQuery
+from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tool import Tool
 from tests.approving import acting_tools, card_ids
 from tests.made_settings import make_settings
@@ -99,9 +100,11 @@ class Family:
         return card_ids(self.channel.texts)
 
     async def entries(self, chat: str = GROUP) -> Sequence[TapeEntry]:
-        """All entries of a chat's tape; of a tape of the system by its name."""
-        tape = chat if chat.startswith("bubbot/") else self.daemon.bot.tape(f"tg:{chat}").name
-        return (await self.daemon.bot.store.fetch([TapeQuery(tape)]))[0]
+        """All entries of a chat's tape; of a tape of the system, and its shards, by its name."""
+        store = self.daemon.bot.store
+        is_system = chat.startswith("bubbot/")
+        names = shard_tapes(chat, count_shards(store)) if is_system else (self.daemon.bot.tape(f"tg:{chat}").name,)
+        return [entry for found in await store.fetch([TapeQuery(name) for name in names]) for entry in found]
 
     async def facts(self, name: str, chat: str = GROUP) -> list[JsonObject]:
         """The data of the events of this name."""

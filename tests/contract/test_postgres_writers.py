@@ -367,11 +367,12 @@ async def test_a_commit_that_arrives_after_it_was_asked_about_is_rolled_back(pos
         await store.append([notes("a")])
         assert store._writer is not None
         name = store._writer._name
-        assert await store._writer._was_committed(1)
-        assert not await store._writer._was_committed(2), "under the new name nothing was committed yet"
+        newest = store._writer._group
+        assert await store._writer._was_committed(newest)
+        assert not await store._writer._was_committed(newest + 1), "under the new name nothing was committed yet"
         await late.execute("SET search_path = bubbot")
         with pytest.raises(psycopg.errors.SerializationFailure, match="is over"):
-            await late.execute("SELECT count_group(%s, 2)", (name,))
+            await late.execute("SELECT count_group(%s, %s)", (name, newest + 1))
         await store.append([notes("b")])
         assert await texts(store) == ["a", "b"]
 

@@ -111,8 +111,11 @@ class TestAccess:
             async with asyncio.TaskGroup() as group:
                 for inbound in inbounds:
                     group.create_task(runtime.receive(inbound))
-            keys = [entry.key for entry in await first.entries("bubbot/inbox/tg") if (entry.key or "").startswith("x")]
-            assert keys == [inbound.external_id for inbound in inbounds]
+            taken = [entry.key for entry in await first.entries("bubbot/inbox/tg")]
+            for person in people:
+                theirs = [inbound.external_id for inbound in inbounds if inbound.session == f"tg:{person}"]
+                assert theirs
+                assert [key for key in taken if key in theirs] == theirs
 
     async def test_the_messages_of_a_person_count_wherever_they_were_received(
         self, tmp_path: Path, postgres_address: str

@@ -25,7 +25,9 @@ SETTLE_SECONDS = 240.0
 ANSWER = re.compile(r"answer to <([^>]*)>")
 AFTER_CARD = "[Approval "
 """How the message begins with which a turn goes on after a card was answered."""
-OTHERS = re.compile(r"Thank you for adding me\.|\d+ % of the budget|A button of this message was pressed already|\w{5} was allowed, and I was interrupted")
+OTHERS = re.compile(
+    r"Thank you for adding me\.|\d+ % of the budget|A button of this message was pressed already|\w{5} was allowed, and I was interrupted"
+)
 """How other messages begin that belong to this stage. A call in which a worker died counts with all that it might have used."""
 FOLLOWED = re.compile(r"followed <([^>]*)>")
 

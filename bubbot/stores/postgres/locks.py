@@ -32,7 +32,9 @@ log = logging.getLogger(__name__)
 MAX_BLOCKS = 4
 """Blocks that this process may hold, or wait for, at once."""
 BLOCK_SECONDS = 20
-"""Seconds to wait for others, at most; and a block that asks nothing for so long loses its lock."""
+"""Seconds to wait for others, at most."""
+MAX_HELD_SECONDS = 20
+"""A block that takes longer loses its lock: its process may be frozen."""
 SILENCE_SECONDS = 6
 """Seconds of silence after which the server takes work away from a process: it is frozen, or cannot be reached."""
 BEAT_SECONDS = 1.5
@@ -72,7 +74,7 @@ class ServerLocks:
                 await self._pool.open()
         try:
             async with self._free_blocks, self._pool.connection() as conn:
-                await self._lock(conn, name, wait=BLOCK_SECONDS, silence=BLOCK_SECONDS)
+                await self._lock(conn, name, wait=BLOCK_SECONDS, silence=MAX_HELD_SECONDS)
                 try:
                     yield
                 finally:

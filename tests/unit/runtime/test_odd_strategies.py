@@ -122,7 +122,7 @@ async def test_messages_that_are_answered_together_and_are_longer_than_the_windo
     store: TapeStore,
 ) -> None:
     traits, chosen = ModelTraits(context_tokens=16_000), ContextPolicy("compact", strategies=OWN_STRATEGIES)
-    together = Options(compose=chosen, waiting=QueuePolicy(debounce=0.05))
+    together = Options(compose=chosen, waiting=QueuePolicy(debounce=0.5))
     async with running(store, Played(says("done"), traits=traits), together) as bench:
         parts = [await bench.post(f"part {number}: " + "word " * 1_800) for number in range(8)]
         assert [(await part).text for part in parts] == ["done"] * 8
