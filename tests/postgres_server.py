@@ -309,10 +309,6 @@ def _end(server: subprocess.Popen[bytes]) -> None:
             server.wait()
 
 
-if __name__ == "__main__":
-    _watch(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
-
-
 def wake_statement() -> str:
     """The statement that puts the function which makes jobs in its place, as the store has it."""
     from bubbot.stores.postgres.schema import MIGRATIONS
@@ -328,3 +324,7 @@ def without_savepoint(statement: str) -> str:
         statement.index("            EXCEPTION WHEN") : statement.index("            END;\n        END LOOP;")
     ]
     return statement.replace(handler, "")
+
+
+if __name__ == "__main__":
+    _watch(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

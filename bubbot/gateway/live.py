@@ -159,6 +159,7 @@ class LiveAnswers:
         live: show growing texts.
         abandoned: messages that an earlier process began without recording an answer.
         wait_for_room: waits while the disk is full: nothing is shown then, since it could not be recorded.
+            It raises `LeaseLost` if another process shows the answers by now.
 
     Attributes:
         has_pending: returns true if a chat still waits for earlier answers; no message begins before they are sent.

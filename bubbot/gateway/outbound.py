@@ -192,7 +192,8 @@ class Deliverer:
         wait_until_settled: waits until the previews of a session's turn have ended; None if the channel has none.
         take_unshown: returns true if certainly no live message was begun for an inbound of a session.
         one_lane: all chats share one output, so send one message after another.
-        wait_for_room: waits while the disk is full, since a receipt could not be written.
+        wait_for_room: waits while the disk is full, since a receipt could not be written; raises `LeaseLost` if another process
+            sends by now.
         around_delivery: wraps each attempt to send a part or to replace a live answer by it.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import Any
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.ports.progress import OnProgress, report_each
 from bubbot.stores.names import DatabaseRows, TapeNameRow, name_fact, tape_names
-from bubbot.stores.rows import COUNT_ENTRIES, ENTRY_COLUMNS, SELECT_SHARDS
+from bubbot.stores.rows import COUNT_ENTRIES, ENTRY_COLUMNS, SELECT_SHARDS, shards_of
 from bubbot.stores.transaction import Row, Transaction
 from bubbot.tape.erasure import HOME_TAPE, TAPE_ERASED
 
@@ -87,8 +87,7 @@ class CopyCounts:
 async def copy_tapes(transaction: Transaction, source: TapesToCopy, on_progress: OnProgress) -> CopyCounts:
     """Copy all tapes, open forks, leases and the label. Raise `ConfigError` if the store holds anything already."""
     await _refuse_filled(transaction)
-    shards = source.rows.execute(SELECT_SHARDS).fetchone()
-    await transaction.keep_shards(int(shards[0]) if shards else 1, is_copied=True)
+    await transaction.keep_shards(shards_of(source.rows.execute(SELECT_SHARDS).fetchall()), is_copied=True)
     copy = _Copy(transaction, source)
     await copy.copy_entries(on_progress)
     await copy.copy_lone_blobs()

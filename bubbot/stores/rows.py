@@ -141,9 +141,23 @@ def check_row(tape: str, row: tuple[Any, ...]) -> None:
         )
 
 
+def shards_of(rows: Sequence[Sequence[Any]]) -> int:
+    """Return the number of shards that `SELECT_SHARDS` found; without a row there is one. Raise `TapeCorrupt` for what is no such number."""
+    value = str(rows[0][0]) if rows else "1"
+    if not (
+        value.isascii() and value.isdigit() and len(value) <= len(str(MAX_SHARDS)) and 1 <= int(value) <= MAX_SHARDS
+    ):
+        raise TapeCorrupt(
+            f"the table deployment says tape_shards = {value[:40]!r}, and a number from 1 to {MAX_SHARDS} belongs there. {_WAY_OUT}"
+        )
+    return int(value)
+
+
 COUNT_ENTRIES = "SELECT coalesce(sum((SELECT max(id) FROM entries INDEXED BY entries_id WHERE entries.tape = tapes.tape)), 0) FROM tapes"
 """Counts the entries of all tapes; the ids of a tape have no gaps."""
 SELECT_SHARDS = "SELECT value FROM deployment WHERE key = 'tape_shards'"
+"""The number of shards of system tapes, for `shards_of`."""
+MAX_SHARDS = 1_024
 NEWEST_POSITION = "SELECT coalesce(max(seq), 0) FROM entries"
 SELECT_AFTER = (
     SELECT_ENTRIES.replace(

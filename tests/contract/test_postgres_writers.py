@@ -382,6 +382,8 @@ async def test_what_a_silent_writer_began_is_rolled_back_and_others_go_on(postgr
         for number in range(4):  # psycopg ends a pipeline in one of two ways
             conn = await frozen._connect_writer()
             try:
+                timeout = await (await conn.execute("SHOW idle_in_transaction_session_timeout")).fetchone()
+                assert timeout == ("6s",)
                 await conn.execute("SET idle_in_transaction_session_timeout = '500ms'")
                 await PostgresTransaction(conn, CountingSalt(), f"frozen {number}", 1).begin(Needs(names=["tape"]))
                 async with asyncio.timeout(5):

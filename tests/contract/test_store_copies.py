@@ -180,6 +180,15 @@ async def test_the_number_of_shards_comes_with_the_tapes_and_never_changes(
     assert await shards(empty_server) == 1
 
 
+@pytest.mark.parametrize("value", ["", "0", "-1", "x", "9" * 5_000, "1.5", "²"])
+async def test_a_number_of_shards_that_is_none_is_refused_by_name(file: FileTapes, value: str) -> None:
+    with closing(sqlite3.connect(file.path)) as conn, conn:
+        conn.execute("INSERT OR REPLACE INTO deployment VALUES ('tape_shards', ?)", (value,))
+    for opening in (open_store(file.path, salt=CountingSalt(), now=SteppingClock()), open_readonly(file.path)):
+        with pytest.raises(TapeCorrupt, match=r"tape_shards = .*a number from 1 to 1024"):
+            await opening
+
+
 async def test_the_copy_goes_on_where_the_source_ended(file: FileTapes, empty_server: ServerTapes) -> None:
     await copied(file, empty_server)
     store = await open_server(empty_server.url, salt=CountingSalt(), now=SteppingClock())

@@ -71,6 +71,7 @@ from bubbot.stores.rows import (
     from_row,
     is_one_statement,
     positioned_entry,
+    shards_of,
 )
 from bubbot.stores.transaction import (
     Needs,
@@ -177,10 +178,11 @@ class PostgresStore:
             await self._pool.open()
             if self._writer is not None:
                 await self._writer.open()
-                self.tape_shards = await self._writer.submit(lambda transaction: transaction.keep_shards(TAPE_SHARDS))
-            elif rows := await self._ask(SELECT_SHARDS):
-                self.tape_shards = int(rows[0][0])
+                await self._writer.submit(lambda transaction: transaction.keep_shards(TAPE_SHARDS))
+            self.tape_shards = shards_of(await self._ask(SELECT_SHARDS))
         except BaseException:
+            if self._writer is not None:
+                await self._writer.aclose()
             await self._pool.close()
             raise
 
@@ -438,9 +440,8 @@ class PostgresStore:
             )
 
         async def copy(transaction: Transaction) -> CopyCounts:
-            await transaction.fetch(
-                "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
-            )  # the source is slow
+            # The source may be slow, and is no sign of a frozen process.
+            await transaction.fetch("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
             return await copy_tapes(transaction, source, on_progress)
 
         return await self._submit_exclusive(copy)

@@ -43,6 +43,7 @@ from bubbot.stores.rows import (
     from_row,
     is_one_statement,
     positioned_entry,
+    shards_of,
 )
 from bubbot.stores.sqlite.audit import audit_all, head_at
 from bubbot.stores.sqlite.connections import BUSY_SECONDS, HeldConnection, open_reader, prepare, translated_errors
@@ -120,8 +121,7 @@ class SqliteStore:
             self._reader = await HeldConnection.open(connector)
             stack.push_async_callback(self._reader.aclose)
             self._scanner = await HeldConnection.open(connector)
-            if rows := await self._reader.fetch(SELECT_SHARDS):
-                self.tape_shards = int(rows[0][0])
+            self.tape_shards = shards_of(await self._reader.fetch(SELECT_SHARDS))
             stack.pop_all()
         self._writer = writer
         self._inode = os.stat(self._file).st_ino  # noqa: PTH116 - as in `is_replaced`

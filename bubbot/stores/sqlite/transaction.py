@@ -8,7 +8,7 @@ from typing import Any
 
 import aiosqlite
 
-from bubbot.stores.rows import INSERT_ENTRY, SELECT_ENTRIES
+from bubbot.stores.rows import INSERT_ENTRY, SELECT_ENTRIES, SELECT_SHARDS, shards_of
 from bubbot.stores.sqlite.index.schema import ADVANCE_GENERATION
 from bubbot.stores.transaction import Change, Needs, OpenFork, Row, Salt, StoredEnd, Transaction
 from bubbot.tape.chain import genesis
@@ -156,8 +156,7 @@ class SqliteTransaction(Transaction):
         """See `Transaction.keep_shards`. Without the row there is one: a single process writes."""
         if is_copied:
             await self.execute("INSERT OR REPLACE INTO deployment VALUES ('tape_shards', ?)", (str(number),))
-        rows = await self.fetch("SELECT value FROM deployment WHERE key = 'tape_shards'")
-        return int(rows[0][0]) if rows else 1
+        return shards_of(await self.fetch(SELECT_SHARDS))
 
     async def delete_blobs(self, tape: str, digests: Sequence[str]) -> None:
         await self.execute(

@@ -21,12 +21,11 @@ from bubbot.sandbox.sandbox import (
     ProgramLimits,
     Sandbox,
     SandboxUnusable,
-    find_bubblewrap,
-    has_landlock_package,
     make_workspace,
     probe,
     program_environment,
 )
+from tests.sandboxes import require
 
 
 class Hanging(Sandbox):
@@ -86,9 +85,10 @@ asyncio.run(start(sys.argv[1]))
 
 
 @pytest.mark.parametrize("kind", ["bwrap", "landlock"])
-def test_a_program_whose_starter_dies_while_the_sandbox_begins_does_not_run(tmp_path: Path, kind: str) -> None:
-    if (find_bubblewrap() if kind == "bwrap" else has_landlock_package() or None) is None:
-        pytest.skip(f"{kind} is not there")
+def test_a_program_whose_starter_dies_while_the_sandbox_begins_does_not_run(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    require(kind, request)
     for _ in range(3):
         done = subprocess.run(
             [sys.executable, "-c", STARTER, kind, str(tmp_path)], check=False, stdout=subprocess.PIPE, text=True
@@ -113,9 +113,10 @@ def list_left(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["bwrap", "landlock"])
-async def test_a_program_ends_with_the_process_in_front_of_it(tmp_path: Path, kind: str) -> None:
-    if (find_bubblewrap() if kind == "bwrap" else has_landlock_package() or None) is None:
-        pytest.skip(f"{kind} is not there")
+async def test_a_program_ends_with_the_process_in_front_of_it(
+    tmp_path: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    require(kind, request)
     rules = BubblewrapSandbox(has_network=False) if kind == "bwrap" else ConfinedSandbox(has_network=False)
     make_workspace(tmp_path / "work")
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -135,7 +136,6 @@ async def test_a_program_ends_with_the_process_in_front_of_it(tmp_path: Path, ki
                 break
             await asyncio.sleep(0.05)
         assert left == []
+        # After a SIGKILL, Landlock leaves the children of a program to the parent.
         with suppress(ProcessLookupError):
-            os.killpg(
-                process.pid, signal.SIGKILL
-            )  # after a SIGKILL, Landlock leaves the children of a program to the parent
+            os.killpg(process.pid, signal.SIGKILL)
