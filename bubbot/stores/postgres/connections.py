@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import psycopg
@@ -31,6 +31,7 @@ from bubbot.stores.postgres.schema import (
     role_of,
 )
 
+AsyncConnection: TypeAlias = psycopg.AsyncConnection[TupleRow]
 CONNECT_SECONDS = 10
 """Seconds after which an attempt to reach the server fails."""
 _WRITING = "hashtextextended('bubbot writes:' || current_schema(), 0)"
@@ -60,7 +61,7 @@ class _TextLoader(Loader):
         return text.replace("\x01\x01", "\x00").replace("\x01\x02", "\x01") if "\x01" in text else text
 
 
-def adapt(conn: psycopg.Connection[TupleRow] | psycopg.AsyncConnection[TupleRow]) -> None:
+def adapt(conn: psycopg.Connection[TupleRow] | AsyncConnection) -> None:
     """Let a connection write and read any text."""
     conn.adapters.register_dumper(str, _TextDumper)
     conn.adapters.register_loader("text", _TextLoader)
@@ -330,7 +331,7 @@ def to_postgres(statement: str) -> str:
 class StatementReader:
     """A connection that answers statements that stores share; see `bubbot.stores.rows.Statements`."""
 
-    def __init__(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
+    def __init__(self, conn: AsyncConnection) -> None:
         self.conn = conn
 
     async def execute_fetchall(

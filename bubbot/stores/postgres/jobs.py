@@ -25,13 +25,13 @@ from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager, NotificationCallback
 from procrastinate.worker import Worker
 from psycopg import sql
-from psycopg.rows import TupleRow
 
 from bubbot import __version__
 from bubbot.errors import BubbotError, LeaseLost
 from bubbot.ports.workers import ChatJob, JobOptions
-from bubbot.stores.postgres.connections import CONNECT_SECONDS
+from bubbot.stores.postgres.connections import CONNECT_SECONDS, AsyncConnection
 from bubbot.stores.postgres.policies import ENTER_SCHEMA
+from bubbot.stores.postgres.pool import CancellablePool
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,7 @@ class PostgresJobs:
         self._home = md5(options.home.encode(), usedforsecurity=False).hexdigest()[:12]
         # The library begins transactions itself unless `configure` says otherwise, and gives the mode to some connections twice.
         self._connector = PsycopgConnector(
+            pool_factory=CancellablePool,
             kwargs=self._parameters,
             configure=self._begin_session,
             min_size=1,
@@ -223,7 +224,7 @@ class PostgresJobs:
         """Run a statement of ours. Raise `ConnectorException`."""
         await self._connector.execute_query_async(query, **arguments)
 
-    async def _begin_session(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
+    async def _begin_session(self, conn: AsyncConnection) -> None:
         await conn.set_autocommit(True)
         await conn.execute(ENTER_SCHEMA)
         if self._role:

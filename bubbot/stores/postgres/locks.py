@@ -13,19 +13,17 @@ from contextlib import asynccontextmanager, suppress
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from bubbot.errors import StoreUnavailable
 from bubbot.stores.postgres.connections import (
-    CONNECT_SECONDS,
+    AsyncConnection,
     ServerAddress,
-    ServerLost,
     adapt,
     is_lost,
     session_statements,
     translate_error,
 )
+from bubbot.stores.postgres.pool import ConnectionPool
 
 log = logging.getLogger(__name__)
 
@@ -51,49 +49,29 @@ class ServerLocks:
 
     def __init__(self, address: ServerAddress) -> None:
         self._address = address
-        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]] = AsyncConnectionPool(
-            kwargs={**address.parameters, "autocommit": True},
-            connection_class=psycopg.AsyncConnection[TupleRow],
-            min_size=0,
-            configure=_begin_session,
-            max_size=MAX_BLOCKS,
-            open=False,
-            timeout=CONNECT_SECONDS,
-            check=AsyncConnectionPool.check_connection,
-            name="bubbot locks",
-        )
-        self._free_blocks = asyncio.Semaphore(MAX_BLOCKS)
-        """Waits for other blocks of this process: the pool's own queue would take that for a lost server."""
-        self._opening = asyncio.Lock()
+        self._pool = ConnectionPool(address, _begin_session, name="bubbot locks", max_size=MAX_BLOCKS)
 
     @asynccontextmanager
     async def exclusive(self, name: str) -> AsyncIterator[None]:
         """See `SharesWriting.exclusive`."""
-        async with self._opening:
-            if self._pool.closed:
-                await self._pool.open()
-        try:
-            async with self._free_blocks, self._pool.connection() as conn:
+        async with self._pool.lend() as conn:
+            try:
                 await self._lock(conn, name, wait=BLOCK_SECONDS, silence=MAX_HELD_SECONDS)
-                try:
-                    yield
-                finally:
-                    with suppress(psycopg.Error):  # it is over in any case
-                        await conn.rollback()
-        except psycopg.errors.LockNotAvailable as error:
-            raise StoreUnavailable(
-                f"{name}: other processes of this bot have been at it for {BLOCK_SECONDS} seconds"
-            ) from error
-        except (PoolTimeout, PoolClosed) as error:
-            raise ServerLost(f"the PostgreSQL server at {self._address} gives no connection") from error
-        except psycopg.Error as error:
-            raise translate_error(error) from error
+            except psycopg.errors.LockNotAvailable as error:
+                raise StoreUnavailable(
+                    f"{name}: other processes of this bot have been at it for {BLOCK_SECONDS} seconds"
+                ) from error
+            try:
+                yield
+            finally:
+                with suppress(psycopg.Error):  # it is over in any case
+                    await conn.rollback()
 
     async def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """See `SharesWriting.keep`. Return once the work returns; raise what it raises."""
         while True:
             try:
-                conn: psycopg.AsyncConnection[TupleRow] = await psycopg.AsyncConnection.connect(
+                conn: AsyncConnection = await psycopg.AsyncConnection.connect(
                     autocommit=True, **self._address.parameters
                 )
             except psycopg.Error as error:
@@ -112,7 +90,7 @@ class ServerLocks:
                 with suppress(psycopg.Error):
                     await conn.close()
 
-    async def _lock(self, conn: psycopg.AsyncConnection[TupleRow], name: str, *, wait: int, silence: int) -> None:
+    async def _lock(self, conn: AsyncConnection, name: str, *, wait: int, silence: int) -> None:
         """Begin a transaction with the lock of a name. `wait`: for how many seconds at most; 0: for ever."""
         async with conn.pipeline():
             await conn.execute("BEGIN READ ONLY")
@@ -125,8 +103,7 @@ class ServerLocks:
         await conn.execute(_LOCK, (_SPACE, name))  # not in the pipeline, see `WATCH_SILENCE`
 
     async def aclose(self) -> None:
-        async with self._opening:
-            await self._pool.close()
+        await self._pool.aclose()
 
 
 async def _wait_for_server(error: psycopg.Error) -> None:
@@ -136,16 +113,14 @@ async def _wait_for_server(error: psycopg.Error) -> None:
     await asyncio.sleep(BEAT_SECONDS)
 
 
-async def _begin_session(conn: psycopg.AsyncConnection[TupleRow]) -> None:
+async def _begin_session(conn: AsyncConnection) -> None:
     adapt(conn)
     async with conn.pipeline():
         for statement in session_statements(readonly=True):
             await conn.execute(statement)
 
 
-async def _run_while_held(
-    conn: psycopg.AsyncConnection[TupleRow], name: str, work: Callable[[], Awaitable[None]]
-) -> bool:
+async def _run_while_held(conn: AsyncConnection, name: str, work: Callable[[], Awaitable[None]]) -> bool:
     """Run work and give signs of life meanwhile. Return false if the lock was lost, once the work has ended."""
     log.info("work begun here: %s", name, extra={"action": "work.begun", "work": name})
     running = asyncio.ensure_future(work())

@@ -5,25 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from bubbot.errors import BubbotError, StoreError
+from bubbot.errors import BubbotError
 from bubbot.ports.requests import ANSWER_SECONDS, EVERYBODY, AnswerRequest
-from bubbot.stores.postgres.connections import (
-    CONNECT_SECONDS,
-    ServerAddress,
-    ServerLost,
-    adapt,
-    session_statements,
-    translate_error,
-)
+from bubbot.stores.postgres.connections import AsyncConnection, ServerAddress, adapt, session_statements
+from bubbot.stores.postgres.pool import ConnectionPool
 from bubbot.tape.entry import JsonObject
 
 log = logging.getLogger(__name__)
@@ -55,18 +47,7 @@ class ServerRequests:
 
     def __init__(self, address: ServerAddress, role: str) -> None:
         self._address, self._role = address, role
-        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]] = AsyncConnectionPool(
-            kwargs={**address.parameters, "autocommit": True},
-            connection_class=psycopg.AsyncConnection[TupleRow],
-            min_size=0,
-            max_size=2,
-            configure=self._begin_session,
-            open=False,
-            timeout=CONNECT_SECONDS,
-            check=AsyncConnectionPool.check_connection,
-            name="bubbot requests",
-        )
-        self._opening = asyncio.Lock()
+        self._pool = ConnectionPool(address, self._begin_session, name="bubbot requests", max_size=2)
         self._woken = asyncio.Condition()
         self._is_listening = False
 
@@ -147,30 +128,15 @@ class ServerRequests:
             self._woken.notify_all()
 
     async def _ask(self, statement: str, values: Any = None) -> list[TupleRow]:
-        async with self._connection() as conn:
+        async with self._pool.lend() as conn:
             cursor = await conn.execute(statement, values)
             return await cursor.fetchall() if cursor.description else []
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
-        async with self._opening:
-            if self._pool.closed:
-                await self._pool.open()
-        try:
-            async with self._pool.connection() as conn:
-                yield conn
-        except (PoolTimeout, PoolClosed) as error:
-            raise ServerLost(f"the PostgreSQL server at {self._address} gives no connection") from error
-        except psycopg.Error as error:
-            raise translate_error(error) from error
-
-    async def _begin_session(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
+    async def _begin_session(self, conn: AsyncConnection) -> None:
         adapt(conn)
         async with conn.pipeline():
             for statement in session_statements(readonly=False, role=self._role):
                 await conn.execute(statement)
 
     async def aclose(self) -> None:
-        async with self._opening:
-            with suppress(StoreError):
-                await self._pool.close()
+        await self._pool.aclose()

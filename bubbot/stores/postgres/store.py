@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.rows import TupleRow
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from bubbot.errors import EntryNotFound, LeaseLost, StoreError, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
@@ -32,7 +32,7 @@ from bubbot.stores.erasing import (
 from bubbot.stores.group import Job
 from bubbot.stores.postgres.audit import audit_all, head_at
 from bubbot.stores.postgres.connections import (
-    CONNECT_SECONDS,
+    AsyncConnection,
     ServerAddress,
     ServerLost,
     ThreadReader,
@@ -42,13 +42,13 @@ from bubbot.stores.postgres.connections import (
     refuse_pooler,
     session_statements,
     to_postgres,
-    translate_error,
     translated_errors,
     unreachable,
     working_role,
 )
 from bubbot.stores.postgres.locks import SILENCE_SECONDS, ServerLocks
 from bubbot.stores.postgres.policies import AUDIT_SUFFIX
+from bubbot.stores.postgres.pool import ConnectionPool
 from bubbot.stores.postgres.reading import find_entries
 from bubbot.stores.postgres.requests import ServerRequests
 from bubbot.stores.postgres.schema import (
@@ -156,16 +156,8 @@ class PostgresStore:
         self._role, self._salt, self._readonly, self._decode = role, salt, readonly, decode
         self._open = True
         self._readable_below = 0
-        self._free_readers = asyncio.Semaphore(READERS)
-        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[TupleRow]] = AsyncConnectionPool(
-            kwargs={**address.parameters, "autocommit": True},
-            connection_class=psycopg.AsyncConnection[TupleRow],
-            min_size=1,
-            max_size=READERS,
-            configure=self._prepare_reader,
-            open=False,
-            timeout=CONNECT_SECONDS,
-            name="bubbot readers",
+        self._pool = ConnectionPool(
+            address, self._prepare_reader, name="bubbot readers", min_size=1, max_size=READERS, is_checked=False
         )
         self._writer = None if readonly else PostgresWriter(self._connect_writer, salt, room_retry)
         self._locks = ServerLocks(address)
@@ -175,7 +167,6 @@ class PostgresStore:
     async def start(self) -> None:
         """Open the connections. Raise `StoreError` and leave none open."""
         try:
-            await self._pool.open()
             if self._writer is not None:
                 await self._writer.open()
                 await self._writer.submit(lambda transaction: transaction.keep_shards(TAPE_SHARDS))
@@ -183,26 +174,24 @@ class PostgresStore:
         except BaseException:
             if self._writer is not None:
                 await self._writer.aclose()
-            await self._pool.close()
+            await self._pool.aclose()
             raise
 
-    async def _connect_writer(self) -> psycopg.AsyncConnection[TupleRow]:
+    async def _connect_writer(self) -> AsyncConnection:
         try:
-            conn: psycopg.AsyncConnection[TupleRow] = await psycopg.AsyncConnection.connect(
-                autocommit=True, **self.address.parameters
-            )
+            conn: AsyncConnection = await psycopg.AsyncConnection.connect(autocommit=True, **self.address.parameters)
         except psycopg.Error as error:
             raise unreachable(self.address, error) from error
         await self._begin_session(conn, readonly=False)
         await conn.execute(_END_IF_SILENT)
         return conn
 
-    async def _prepare_reader(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
+    async def _prepare_reader(self, conn: AsyncConnection) -> None:
         await self._begin_session(conn, readonly=True)
         await conn.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
         await conn.set_read_only(True)
 
-    async def _begin_session(self, conn: psycopg.AsyncConnection[TupleRow], *, readonly: bool) -> None:
+    async def _begin_session(self, conn: AsyncConnection, *, readonly: bool) -> None:
         adapt(conn)
         async with conn.pipeline():
             for statement in session_statements(readonly=readonly, role=self._role, auditor=self.address.auditor):
@@ -221,7 +210,7 @@ class PostgresStore:
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.fetch`. A query on texts ends if it takes too long or its caller is cancelled."""
 
-        async def find(conn: psycopg.AsyncConnection[TupleRow]) -> list[tuple[TapeEntry, ...]]:
+        async def find(conn: AsyncConnection) -> list[tuple[TapeEntry, ...]]:
             return [await find_entries(conn, query, self._decode) for query in queries]
 
         if any(_looks_at_texts(query) for query in queries):
@@ -508,7 +497,7 @@ class PostgresStore:
         finally:
             await self._locks.aclose()
             await self.requests.aclose()
-            await self._pool.close()
+            await self._pool.aclose()
 
     def _require_writer(self) -> PostgresWriter:
         self._check_open()
@@ -521,14 +510,12 @@ class PostgresStore:
             raise StoreUnavailable("the store is closed")
 
     async def _ask(self, statement: str, values: Any = None, *, binary: bool = False) -> list[TupleRow]:
-        async def ask(conn: psycopg.AsyncConnection[TupleRow]) -> list[TupleRow]:
+        async def ask(conn: AsyncConnection) -> list[TupleRow]:
             return await (await conn.execute(statement, values, binary=binary)).fetchall()
 
         return await self._read(ask)
 
-    async def _read(
-        self, work: Callable[[psycopg.AsyncConnection[TupleRow]], Awaitable[T]], *, is_snapshot: bool = False
-    ) -> T:
+    async def _read(self, work: Callable[[AsyncConnection], Awaitable[T]], *, is_snapshot: bool = False) -> T:
         """Read with a connection of the pool; with another one if that was lost since it was last used."""
         for _ in range(READERS):
             try:
@@ -541,24 +528,14 @@ class PostgresStore:
             return await work(conn)
 
     @asynccontextmanager
-    async def _reader(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+    async def _reader(self) -> AsyncIterator[AsyncConnection]:
         """A reading connection, without a transaction. Raise `StoreError`."""
         self._check_open()
-        try:
-            # The pool's own queue would take a long wait for other readers for a lost server.
-            async with self._free_readers, self._pool.connection() as conn:
-                yield conn
-        except PoolClosed as error:
-            raise StoreUnavailable("the store is closed") from error
-        except PoolTimeout as error:
-            raise ServerLost(
-                f"the PostgreSQL server at {self.address} gives no connection within {CONNECT_SECONDS} s"
-            ) from error
-        except psycopg.Error as error:
-            raise translate_error(error) from error
+        async with self._pool.lend() as conn:
+            yield conn
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
         """A reading connection within one state of the database."""
         async with self._reader() as conn, conn.transaction():
             yield conn

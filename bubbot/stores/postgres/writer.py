@@ -10,17 +10,16 @@ from contextlib import suppress
 from typing import TypeAlias
 
 import psycopg
-from psycopg.rows import TupleRow
 
 from bubbot.errors import StoreFull, StoreUnavailable
 from bubbot.stores.group import GroupWriter, JobLeftTraces, JobOutcome, WriteJob, run_jobs, translate_unknown
-from bubbot.stores.postgres.connections import SHARE_WRITING, ServerLost, is_lost, translate_error
+from bubbot.stores.postgres.connections import SHARE_WRITING, AsyncConnection, ServerLost, is_lost, translate_error
 from bubbot.stores.postgres.transaction import CommitRefused, PostgresTransaction
 from bubbot.stores.transaction import Needs, Salt
 
 log = logging.getLogger(__name__)
 
-AsyncConnector: TypeAlias = Callable[[], Awaitable[psycopg.AsyncConnection[TupleRow]]]
+AsyncConnector: TypeAlias = Callable[[], Awaitable[AsyncConnection]]
 """Opens the writing connection. Raises `StoreError`."""
 MAX_ATTEMPTS = 5
 """Times that a group is tried if the server chose it to end a circle of waiting."""
@@ -38,7 +37,7 @@ class PostgresWriter(GroupWriter):
         super().__init__(room_retry)
         self._connector = connector
         self._salt = salt
-        self._conn: psycopg.AsyncConnection[TupleRow] | None = None
+        self._conn: AsyncConnection | None = None
         self._reason: BaseException | None = None
         self._name, self._group = os.urandom(16).hex(), 0
         self.newest_position = 0
@@ -72,7 +71,7 @@ class PostgresWriter(GroupWriter):
         self._news.clear()
         return True
 
-    async def _connected(self) -> psycopg.AsyncConnection[TupleRow]:
+    async def _connected(self) -> AsyncConnection:
         if self._conn is None or self._conn.closed:
             conn = await self._connector()
             if (await (await conn.execute(SHARE_WRITING)).fetchone()) != (True,):

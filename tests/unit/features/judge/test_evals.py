@@ -605,7 +605,7 @@ async def test_only_an_owner_evaluates_and_only_where_nobody_reads_along(tmp_pat
         for sender, chat in ((MEMBER, MEMBER), (OWNER, GROUP)):
             (text,) = await bot.say(",eval.run everyday", sender, chat)
             assert "complete" not in text
-            assert await bot.entries("bubbot/evals") == ()
+            assert not await bot.entries("bubbot/evals")
         (text,) = await bot.say(",eval.run everyday", OWNER, OWNER)
         assert "10 of 10 results, complete" in text
 
