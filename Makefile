@@ -33,14 +33,14 @@ dist: $(VENV)/.base  ## the wheel, the sdist, the locked versions and install.sh
 test: $(VENV)/.dev  ## every check and test
 	@$(VENV)/bin/python -m pytest
 
-proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examples
+proof: $(VENV)/.dev  ## the long versions: hundreds of kills, thousands of examples; PART=3/12 runs the third of twelve parts
 	-@$(MAKE) --no-print-directory agentdojo
 	-@$(MAKE) --no-print-directory phoenix
 	-@$(MAKE) --no-print-directory formats
 	-@$(MAKE) --no-print-directory areal
 	-@$(MAKE) --no-print-directory mcp-conformance
 	-@$(MAKE) --no-print-directory $(LOOP_FOLDER)/.installed
-	@$(VENV)/bin/python -m pytest --proof
+	@$(VENV)/bin/python -m pytest --proof $(if $(PART),--part $(PART))
 
 agentdojo: $(DOJO)/.installed  ## AgentDojo's tasks, attacks and judge, for the proof that nothing acts without a yes
 

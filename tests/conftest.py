@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import gc
 import logging
@@ -38,6 +39,14 @@ MEMORY_BYTES = 1 << 30
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--proof", action="store_true", help="also run the long versions, with thousands of examples")
+    parser.addoption("--part", metavar="K/N", type=_read_part, help="run the Kth of N parts of the files, such as 3/12")
+
+
+def _read_part(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part: write K/N with K from 1 to N, such as 3/12")
+    return int(number), int(count)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -110,6 +119,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if part := config.getoption("--part"):
+        number, count = part
+        chosen = set(sorted({item.path for item in items})[number - 1 :: count])
+        config.hook.pytest_deselected(items=[item for item in items if item.path not in chosen])
+        items[:] = [item for item in items if item.path in chosen]
     if config.getoption("--proof"):
         for item in items:
             if item.get_closest_marker("proof") or item.get_closest_marker("timeout") is None:
