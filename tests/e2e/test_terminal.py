@@ -105,7 +105,7 @@ def test_commands_and_their_arguments_are_completed(home: Path) -> None:
         chat.type(",search nothing lim" + TAB)
         chat.expect("limit=")
         chat.type("1" + ENTER)
-        chat.settle()
+        until_printed(home, 2)
     events: list[Any] = [entry["payload"] for entry in entries(home, "stdin:default", "--kinds", "event")]
     commands = [one["data"] for one in events if one["name"] == "command"]
     assert [(one["raw"], one["status"]) for one in commands] == [
@@ -123,7 +123,7 @@ def test_a_paste_arrives_whole_and_lines_can_be_broken_by_hand(home: Path) -> No
         chat.expect("You said: four")
         chat.type("six\\" + ENTER + "seven" + ENTER)
         chat.expect("You said: six")
-        chat.settle()
+        until_printed(home, 3)
     assert typed(home) == ["one\n  two\n\nthree", "four\nfive", "six\nseven"]
 
 
@@ -140,7 +140,7 @@ def test_ctrl_c_stops_the_turn_and_not_the_bot_and_what_was_typed_ahead_is_answe
         chat.expect("Ctrl-D or ,quit leaves.")
         chat.say("fine")
         chat.expect("You said: fine")
-        chat.settle()
+        until_printed(home, 3)
     assert statuses(home) == ["stopped", "answered", "answered"]
     assert typed(home) == ["a slow question", "the next one", "fine"]
 
