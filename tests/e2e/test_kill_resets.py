@@ -74,6 +74,7 @@ def kill_and_go_on(home: Path, kind: str, point: str) -> tuple[bool, list[str], 
     return code == KILLED, lost, doubled, bench.undecided(len(messages))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.law("T2", "T17")
 @pytest.mark.parametrize(("kind", "point"), [(kind, point) for kind, points in SAMPLE.items() for point in points])
 def test_a_kill_behind_a_reset_loses_and_doubles_nothing(tmp_path: Path, kind: str, point: str) -> None:

@@ -89,6 +89,7 @@ def test_without_a_kill_it_ends_as_expected(tmp_path: Path) -> None:
     assert kill(tmp_path / "home") == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("point", SAMPLE)
 def test_a_kill_at_a_write_changes_nothing(tmp_path: Path, point: str) -> None:
     assert kill(tmp_path / "home", point) == 1

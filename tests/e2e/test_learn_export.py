@@ -55,6 +55,7 @@ def receipt_of(path: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("chat", ["tg:1", "tg:5", "tg:7", "tg:-8"])
 @pytest.mark.parametrize("form", ["atif", "openai-chat"])
 def test_nothing_goes_out_for_a_purpose_that_people_did_not_allow(home: Path, chat: str, form: str) -> None:
@@ -65,6 +66,7 @@ def test_nothing_goes_out_for_a_purpose_that_people_did_not_allow(home: Path, ch
     assert not list(home.parent.glob(f"{out.name}*"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("chat", ["tg:1", "tg:5", "tg:7"])
 @pytest.mark.parametrize("form", ["atif", "openai-chat"])
 def test_an_export_has_words_of_its_people_and_of_nobody_else(home: Path, chat: str, form: str) -> None:

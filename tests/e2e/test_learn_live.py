@@ -210,6 +210,7 @@ async def allow(talk: RecordedTalk) -> None:
     assert await daemon.end() == 0, daemon.errors
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("point", "what"),
     [
@@ -272,6 +273,7 @@ async def test_a_kill_between_a_reward_and_its_fact_sends_the_same_again_and_one
         assert proxy.sessions[0].is_ended
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", ["append-learn:before#1", "append-learn:after#1", "append-learn:before#2"])
 async def test_a_kill_around_the_end_ends_the_session_once_more(tmp_path: Path, point: str) -> None:
     async with on_telegram() as (server, proxy):

@@ -61,6 +61,7 @@ WHOLE: dict[str, tuple[Step, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("step", "text", "finish"), WHOLE.values(), ids=WHOLE)
 async def test_an_answer_is_read_as_it_was_meant(step: Step, text: str, finish: str) -> None:
     reply, server = await answer(step)
@@ -209,6 +210,7 @@ WANTS: dict[str, tuple[dict[str, Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("chunk", "check"), WANTS.values(), ids=WANTS)
 async def test_a_call_goes_back_as_its_server_wants_it(tmp_path: Path, chunk: dict[str, Any], check: Any) -> None:
     refusal = "messages.2.content: text content blocks must be non-empty"  # what is learned from, if anything

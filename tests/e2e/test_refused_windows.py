@@ -147,6 +147,7 @@ class TestLearned:
             await assert_learned(talk, turn, "alternation")
         await assert_kept(talk)
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize(
         ("name", "rule"),
         [

@@ -46,6 +46,7 @@ def assert_taken(window: Window) -> None:
     assert not window.complaints, "\n".join([window.command, *window.told])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("model_path")
 @pytest.mark.parametrize("provider", NAMES)
 async def test_no_window_is_refused(tmp_path: Path, server: StrictServer, provider: str) -> None:

@@ -268,6 +268,7 @@ EXPORTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("repair", [(), ("--repair",)], ids=["plain", "repair"])
 @pytest.mark.parametrize(("program", "text"), EXPORTS)
 def test_a_file_without_an_entry_is_named_and_leaves_nothing(

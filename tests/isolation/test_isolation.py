@@ -42,7 +42,7 @@ def test_nobody_is_shown_what_belongs_elsewhere_in_many_turns(tmp_path: Path, se
     assert run(tmp_path / "home", seed, 1_000, everywhere=not seed).world.leaks == []
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(20)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_somebody_sees_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str) -> None:

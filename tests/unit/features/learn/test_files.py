@@ -80,6 +80,7 @@ def test_a_file_exported_again_has_the_same_bytes(
         assert after == before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("source", "form"), [*product(CHECKS, CHECKS)])
 def test_readers_accept_what_becomes_of_each_format(
     home: LearnHome, exports: dict[str, list[Path]], tmp_path: Path, source: str, form: str

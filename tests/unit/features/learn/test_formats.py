@@ -46,6 +46,7 @@ def test_readers_accept_what_is_exported(exports: dict[str, list[Path]], form: s
         CHECKS[form](path.read_bytes())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("form", "fault"), [pytest.param(form, fault, id=f"{form}: {fault.name}") for form in CHECKS for fault in FAULTS[form]])  # fmt: skip
 def test_readers_refuse_what_is_wrong(exports: dict[str, list[Path]], form: str, fault: Fault) -> None:
     data = exports[form][0].read_bytes()

@@ -204,6 +204,7 @@ async def play(home: Path, name: str) -> tuple[list[str], list[str]]:
         return found, model.made
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CHAINS)
 async def test_no_order_of_a_skill_reaches_anything_unasked(tmp_path: Path, name: str) -> None:
     found, made = await play(tmp_path, name)
@@ -263,6 +264,7 @@ def trust_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "most_foreign", lambda *_sources: Source.OWN)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("take_away", "name"),
     [

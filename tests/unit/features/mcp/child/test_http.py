@@ -89,6 +89,7 @@ async def wrong_shape(request: RawRequest) -> None:
     await request.result(content="text")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("handler", "reason", "is_gone"),
     [

@@ -76,6 +76,7 @@ async def test_a_mute_server_costs_the_timeout_of_the_connection_and_is_ended() 
     assert children() == before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "reason", "is_gone"),
     [
@@ -102,6 +103,7 @@ async def test_what_a_server_does_wrong_in_a_call_fails_this_call_in_words(
                 await connection.list_tools()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
