@@ -81,11 +81,11 @@ class ChatJobs(Protocol):
         ...
 
     async def wake(self, chats: Sequence[str], *, is_resumed: bool = False) -> None:
-        """Make jobs for these chats, unless they wait already."""
+        """Make jobs for these chats, unless they wait already. Raise `StoreError`."""
         ...
 
     async def list_idle(self, chats: Collection[str]) -> list[str]:
-        """Return those of these chats that have no job."""
+        """Return those of these chats that have no job. Raise `StoreError`."""
         ...
 
     def is_local(self, chat: str) -> bool:
@@ -93,7 +93,7 @@ class ChatJobs(Protocol):
         ...
 
     def hold(self, chat: str) -> AbstractAsyncContextManager[None]:
-        """Keep everybody from working on a chat during a block; wait for who does."""
+        """Keep everybody from working on a chat during a block; wait for who does. Raise `StoreError`."""
         ...
 
 

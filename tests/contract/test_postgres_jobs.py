@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from bubbot.errors import BubbotError, LeaseLost
+from bubbot.errors import BubbotError, LeaseLost, StoreError
 from bubbot.ports.workers import ChatJob, JobOptions
 from bubbot.stores.postgres.jobs import PostgresJobs, queue_name
 from bubbot.stores.postgres.schema import SCHEMA
@@ -83,6 +83,18 @@ async def accept(store: PostgresStore, number: int) -> None:
     await store.append(
         [Batch("bubbot/inbox/telegram", (event("inbound", {"n": number}, key=str(number)),), wakes=CHAT)]
     )
+
+
+async def nothing(*_: ChatJob) -> None: ...
+
+
+def open_jobs(store: PostgresStore, on_lost: Callable[[], Awaitable[None]] = nothing) -> PostgresJobs:
+    """The jobs of a process that runs Telegram and does nothing for its chats."""
+    found = store.open_jobs(
+        JobOptions(nothing, lambda _: None, on_lost, lambda: None, lambda: ["telegram"], ["stdin"], "home", 1, LEASE)
+    )
+    assert isinstance(found, PostgresJobs)
+    return found
 
 
 async def test_an_entry_and_its_job_are_one_transaction_and_one_job_waits(
@@ -188,6 +200,27 @@ def test_queues_have_names_that_fit_into_a_notification() -> None:
     assert len(queue_name("x" * 80)) == 32
 
 
+async def test_a_server_that_refuses_is_told_as_the_store_tells_it(
+    postgres_store: PostgresStore, conn: psycopg.Connection[Any]
+) -> None:
+    """Who wakes a chat or looks for idle ones goes on after a `StoreError`, and knows no error of the library."""
+    found = open_jobs(postgres_store)
+    running = asyncio.create_task(found.run())
+    await found.wait_ready()
+    conn.execute("ALTER TABLE bubbot_jobs.procrastinate_jobs RENAME TO away")
+    with pytest.raises(StoreError):
+        await found.wake([CHAT])
+    with pytest.raises(StoreError):
+        await found.list_idle([CHAT])
+    with pytest.raises(StoreError):
+        async with found.hold(CHAT):
+            pass
+    conn.execute("ALTER TABLE bubbot_jobs.away RENAME TO procrastinate_jobs")
+    assert await found.list_idle([CHAT]) == [CHAT]
+    found.stop()
+    await running
+
+
 async def test_whoever_waits_for_a_sign_of_life_can_be_cancelled_also_in_the_moment_that_it_comes(
     postgres_store: PostgresStore, conn: psycopg.Connection[Any]
 ) -> None:
@@ -200,12 +233,7 @@ async def test_whoever_waits_for_a_sign_of_life_can_be_cancelled_also_in_the_mom
             task.cancel()
         lost.set()
 
-    async def nothing(_: ChatJob) -> None: ...
-
-    found = postgres_store.open_jobs(
-        JobOptions(nothing, lambda _: None, note_lost, lambda: None, lambda: ["telegram"], ["stdin"], "home", 1, LEASE)
-    )
-    assert isinstance(found, PostgresJobs)
+    found = open_jobs(postgres_store, note_lost)
     running = asyncio.create_task(found.run())
     await found.wait_ready()
     first = conn.execute(number).fetchone()

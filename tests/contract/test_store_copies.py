@@ -152,6 +152,18 @@ async def test_a_database_goes_to_a_home_and_to_another_server(
     assert not list(home.path.glob(".partial-*"))
 
 
+async def test_somebody_elses_transaction_on_the_server_does_not_matter(
+    file: FileTapes, empty_server: ServerTapes, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """Positions count transactions of the whole server: a long one of another database holds back what may be read in order."""
+    with copied_database(postgres_server) as other, psycopg.connect(other) as conn:
+        conn.execute("SELECT pg_current_xact_id()")
+        await copied(file, empty_server)
+        back = FileTapes(tmp_path / "back" / "bubbot.db")
+        await copied(empty_server, back)
+        assert head(back) == head(empty_server) == head(file)
+
+
 async def test_the_number_of_shards_comes_with_the_tapes_and_never_changes(
     file: FileTapes, server: ServerTapes, empty_server: ServerTapes, tmp_path: Path
 ) -> None:

@@ -49,8 +49,14 @@ class PostgresAuditRun(AuditRun):
                 yield AuditFinding(name, newest, "altered", "the tape says that its end is another one")
 
 
-def audit_all(conn: Connection, only: str | None = None, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
-    """Audit one tape or all, from one state of the database; report the entries whose hashes were checked."""
+def audit_all(
+    conn: Connection, only: str | None = None, on_progress: OnProgress = ignore_progress, *, is_quiet: bool = False
+) -> DeploymentAudit:
+    """Audit one tape or all, from one state of the database; report the entries whose hashes were checked.
+
+    `is_quiet`: nobody writes meanwhile, so the head is that of all entries. Otherwise it is the newest one that stays as it is,
+    which any other transaction on the server holds back, also one in another database.
+    """
     conn.execute(SNAPSHOT)
     try:
         guards, indexes = wrong_guards(conn), missing_indexes(conn)
@@ -63,7 +69,9 @@ def audit_all(conn: Connection, only: str | None = None, on_progress: OnProgress
         if only is None:
             findings += run.check_lone_rows()
             findings += run.check_database_rows(len(MIGRATIONS))
-        return DeploymentAudit(len(tapes), count, tuple(findings), _head(reader), guards, indexes)
+        position = newest_position(reader) if is_quiet else readable_position(reader)
+        head = deployment_head(position, tape_ends(reader, position))
+        return DeploymentAudit(len(tapes), count, tuple(findings), head, guards, indexes)
     finally:
         conn.execute("COMMIT")
 
@@ -78,13 +86,12 @@ def head_at(conn: Connection, position: int, *, older: bool = False) -> str:
         conn.execute("COMMIT")
 
 
+def newest_position(reader: ThreadReader) -> int:
+    """Return the position of the newest entry; 0 without entries."""
+    return int(reader.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
+
+
 def readable_position(reader: ThreadReader) -> int:
     """Return the newest position below which nothing can come; 0 without entries."""
     statement = "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
     return int(reader.execute(statement).fetchone()[0])
-
-
-def _head(reader: ThreadReader) -> str:
-    """Return the head at the newest position below which nothing can come."""
-    position = readable_position(reader)
-    return deployment_head(position, tape_ends(reader, position))

@@ -37,7 +37,7 @@ def read_tapes(url: str, on_progress: OnProgress = ignore_progress) -> Iterator[
             raise StoreUnavailable(f"the database {address} {state}: start the bot on it once")
         working_role(conn, readonly=True)
         keep_writers_out(conn, address)
-        audit = audit_all(conn, on_progress=on_progress)
+        audit = audit_all(conn, on_progress=on_progress, is_quiet=True)
         conn.execute(SNAPSHOT)
         reader = ThreadReader(conn)
         yield TapesToCopy(reader, partial(read_blobs, reader), fork_order="opened"), audit
@@ -51,9 +51,11 @@ def refuse_running_bot(url: str) -> None:
 
 
 def audit_server(url: str, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
-    """Audit a database. Raise `StoreError`."""
-    with translated_errors(), closing(connect(ServerAddress(url), readonly=True)) as conn:
-        return audit_all(conn, on_progress=on_progress)
+    """Audit a database on which no bot runs. Raise `HomeLocked` if one does, and `StoreError`."""
+    address = ServerAddress(url)
+    with translated_errors(), closing(connect(address, readonly=True)) as conn:
+        keep_writers_out(conn, address)
+        return audit_all(conn, on_progress=on_progress, is_quiet=True)
 
 
 def keep_writers_out(conn: Connection, address: ServerAddress) -> None:

@@ -13,8 +13,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import md5
 from typing import Any
 
@@ -29,7 +29,7 @@ from psycopg import sql
 from bubbot import __version__
 from bubbot.errors import BubbotError, LeaseLost
 from bubbot.ports.workers import ChatJob, JobOptions
-from bubbot.stores.postgres.connections import CONNECT_SECONDS, AsyncConnection
+from bubbot.stores.postgres.connections import CONNECT_SECONDS, AsyncConnection, ServerLost, translate_error
 from bubbot.stores.postgres.policies import ENTER_SCHEMA
 from bubbot.stores.postgres.pool import CancellablePool
 
@@ -141,19 +141,21 @@ class PostgresJobs:
 
     async def wake(self, chats: Sequence[str], *, is_resumed: bool = False) -> None:
         queues = [self.queue_of(chat) for chat in chats]
-        await self.execute(
-            "SELECT wake(%(chats)s::text[], %(queues)s::text[], %(again)s)",
-            chats=list(chats),
-            queues=queues,
-            again=is_resumed,
-        )
+        with _translated_errors():
+            await self.execute(
+                "SELECT wake(%(chats)s::text[], %(queues)s::text[], %(again)s)",
+                chats=list(chats),
+                queues=queues,
+                again=is_resumed,
+            )
 
     async def list_idle(self, chats: Collection[str]) -> list[str]:
-        rows = await self._connector.execute_query_all_async(
-            "SELECT chat FROM unnest(%(chats)s::text[]) AS asked (chat) "
-            "WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = chat AND status IN ('todo', 'doing'))",
-            chats=list(chats),
-        )
+        with _translated_errors():
+            rows = await self._connector.execute_query_all_async(
+                "SELECT chat FROM unnest(%(chats)s::text[]) AS asked (chat) "
+                "WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = chat AND status IN ('todo', 'doing'))",
+                chats=list(chats),
+            )
         return [row["chat"] for row in rows]
 
     def is_local(self, chat: str) -> bool:
@@ -165,7 +167,8 @@ class PostgresJobs:
         self._holds[name] = events
         try:
             task = self.app.configure_task("hold", lock=chat, queue=self.own_queue)
-            await task.defer_async(name=name)
+            with _translated_errors():
+                await task.defer_async(name=name)
             await events[0].wait()
             yield
         finally:
@@ -407,6 +410,16 @@ class _Manager(JobManager):
             with suppress(ConnectorException):
                 await self.connector.listen_notify(on_notification=pass_on, channels=(_ANY_QUEUE, _WORK))
             await asyncio.sleep(RETRY_SECONDS)
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    """Translate errors of the library for those who only know the port."""
+    try:
+        yield
+    except ConnectorException as error:
+        cause = error.__cause__
+        raise translate_error(cause) if isinstance(cause, psycopg.Error) else ServerLost(str(error)) from error
 
 
 def queue_name(chat: str) -> str:
