@@ -16,6 +16,7 @@ import pytest
 
 from bubbot.errors import LeaseLost, StoreUnavailable
 from bubbot.ports.store import PositionedEntry
+from bubbot.stores.postgres import store as stores
 from bubbot.stores.postgres.store import PostgresStore, open_readonly, open_store
 from bubbot.stores.postgres.transaction import PostgresTransaction
 from bubbot.stores.transaction import Needs
@@ -107,6 +108,23 @@ async def test_a_reader_of_positions_misses_nothing_that_is_committed_later(post
 
 
 @pytest.mark.law("T4")
+async def test_a_long_transaction_of_another_program_is_waited_for_once(
+    postgres_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "OWN_COMMIT_SECONDS", 0.2)
+    async with opened(postgres_address) as store:
+        before = await store.newest_position()
+        with psycopg.connect(postgres_address) as conn:
+            conn.execute("SELECT pg_current_xact_id()")
+            await store.append([notes("one")])
+            assert await store.newest_position() == before
+            monkeypatch.setattr(stores, "OWN_COMMIT_SECONDS", 10_000.0)
+            async with asyncio.timeout(30):
+                assert await store.read_after(0, 10) == []
+        assert await store.newest_position() > before
+        assert [found.entry.payload["content"] for found in await store.read_after(0, 10)] == ["one"]
+
+
 async def test_a_conflict_between_processes_is_one(postgres_address: str) -> None:
     async with opened(postgres_address) as one, opened(postgres_address) as two:
         ends = await asyncio.gather(

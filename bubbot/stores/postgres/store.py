@@ -101,7 +101,7 @@ SEARCH_TIMEOUT_SECONDS = 20.0
 """The time limit of a query on texts."""
 OWN_COMMIT_SECONDS = 5.0
 """Seconds to wait, at most, until what this process committed is readable by its position."""
-_WAIT_SECONDS = 0.002
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.002, 0.25
 _NEWEST_READABLE = "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
 _SELECT_READABLE_AFTER = SELECT_AFTER.replace(" ORDER BY", " AND seq < (SELECT unreadable_position()) ORDER BY")
 _SELECT_TAPES = (
@@ -155,7 +155,7 @@ class PostgresStore:
         self.tape_shards = 1  # until `start`
         self._role, self._salt, self._readonly, self._decode = role, salt, readonly, decode
         self._open = True
-        self._readable_below = 0
+        self._readable_below = self._waited_for = 0
         self._pool = ConnectionPool(
             address, self._prepare_reader, name="bubbot readers", min_size=1, max_size=READERS, is_checked=False
         )
@@ -405,14 +405,24 @@ class PostgresStore:
         return await decode_in_steps(map(tuple, rows), positioned_entry)
 
     async def _wait_for_own_commits(self) -> None:
-        """Wait until what this process committed is readable by its position: others may be about to commit before it."""
-        loop = asyncio.get_running_loop()
-        own, latest = self._writer.newest_position if self._writer else 0, loop.time() + OWN_COMMIT_SECONDS
-        while self._readable_below <= own:
+        """Wait until what this process committed is readable by its position: others may be about to commit before it.
+
+        A transaction of another program on the server may last for hours: it is waited for once.
+        """
+        own = self._writer.newest_position if self._writer else 0
+        if self._readable_below > own:
+            return
+        loop, wait = asyncio.get_running_loop(), _FIRST_WAIT_SECONDS
+        latest, waited_for = loop.time() + OWN_COMMIT_SECONDS, self._waited_for
+        while True:
             self._readable_below = (await self._ask("SELECT unreadable_position()"))[0][0]
-            if self._readable_below > own or loop.time() > latest:
+            if self._readable_below > own or self._readable_below == waited_for:
                 break
-            await asyncio.sleep(_WAIT_SECONDS)
+            if loop.time() > latest:
+                self._waited_for = self._readable_below
+                break
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
 
     async def workspace(self, default: str) -> str:
         """Return the label in tape names. It is stored once, because the path it came from may change."""
