@@ -133,7 +133,7 @@ class ApprovalBench:
 
     async def settle(self) -> None:
         """Wait until no session has anything to do."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             # Sessions tell nobody that they are done.
             while any(  # noqa: ASYNC110
                 self.app.runtime.session_activity(session) != (False, 0) for session in self.sessions

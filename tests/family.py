@@ -35,7 +35,7 @@ from tests.approving import acting_tools, card_ids
 from tests.made_settings import make_settings
 from tests.turns import KeptChannel
 
-WAIT = 20.0
+WAIT = 60.0
 """Seconds any wait may take."""
 OWNER, MEMBER = "1", "5"
 """The people: Ann, who owns the bot, and Ben."""

@@ -21,7 +21,7 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tool import Tool
 from tests.made_settings import make_settings
 
-WAIT = 20.0
+WAIT = 60.0
 """Seconds any wait may take."""
 _NUMBERS = itertools.count(1)
 

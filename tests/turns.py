@@ -94,7 +94,7 @@ from tests.doubles import CountingIds, SteppingClock
 from tests.kernels import read_no_session
 from tests.strategy_tools import make_choice_tool
 
-WAIT = 10.0
+WAIT = 60.0
 """Seconds any wait of these tests may take."""
 CHANNEL = "test"
 HOME = "test:home"

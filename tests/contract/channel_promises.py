@@ -18,7 +18,7 @@ from bubbot.errors import BubbotError, StoreUnavailable
 from bubbot.identity import is_id
 from bubbot.ports.channel import Channel, ChannelEvent, Inbound, MessagePart, Outbound, OutboundFile, Receipt
 
-WAIT = 10.0
+WAIT = 60.0
 KEY = "p0123456789abcdef0123"
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(60))
 

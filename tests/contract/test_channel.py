@@ -19,7 +19,7 @@ from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import ChannelOptions, Inbound, MessagePart, Outbound
 from channels.terminal.stdin import create
 
-WAIT = 10.0
+WAIT = 60.0
 ROOT = Path(__file__).parents[2]
 CHILD = """
 import asyncio, json, os, sys

@@ -251,7 +251,7 @@ async def test_whoever_waits_for_a_sign_of_life_can_be_cancelled_also_in_the_mom
         await found.confirm()
     with pytest.raises(LeaseLost):  # it takes no session back from who has it now
         await postgres_store.raise_epoch("tape")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await lost.wait()
         while conn.execute(number).fetchone() in (None, first):  # it begins again under another number  # noqa: ASYNC110
             await asyncio.sleep(0.05)

@@ -68,7 +68,7 @@ async def test_what_nobody_waits_for_is_written_before_what_is_asked_for_after_i
 async def test_what_nobody_waits_for_is_written_without_another_write_and_when_the_store_is_closed(
     store: TapeStore,
 ) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert [entry.id for entry in (await store.append_deferred([notes("a")]))[0]] == [1]
     late = store.append_deferred([notes("b")])
     await store.aclose()

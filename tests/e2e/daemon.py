@@ -16,7 +16,7 @@ from tests.e2e.bot import environment
 from tests.e2e.platforms import OnTelegram
 from tests.fakes.botapi.server import Server
 
-WAIT = 30.0
+WAIT = 60.0
 """Seconds any wait may take."""
 
 

@@ -30,7 +30,7 @@ ANEW = "TESTS_START_ANEW"
 BOT = "bubbot.cli.main:main"
 PROGRAM = "tests.e2e.forking:run_program"
 """What runs a text, the first of its arguments, as `python -c` would."""
-WAIT = 30.0
+WAIT = 60.0
 """Seconds a started process may take to end."""
 LOADING = 100.0
 """Seconds the first process may take to be ready to fork; a busy machine needs more than half of them."""

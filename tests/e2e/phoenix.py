@@ -26,7 +26,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 PICTURE = ROOT / "docs" / "pictures" / "phoenix.png"
 PICTURE_SIZE = (1280, 720)
 START_SECONDS = 120.0
-WAIT = 30.0
+WAIT = 60.0
 SCRIPT: Mapping[str, Any] = {
     "rules": [
         {

@@ -17,7 +17,7 @@ from types import TracebackType
 from tests.e2e import forked
 from tests.e2e.bot import environment
 
-WAIT = 20.0
+WAIT = 60.0
 """Seconds any wait of these tests may take."""
 CTRL_C, CTRL_D, UP, TAB, ENTER = "\x03", "\x04", "\x1b[A", "\t", "\r"
 _FORWARD = re.compile(r"\x1b\[(\d*)C")

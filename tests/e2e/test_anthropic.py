@@ -182,7 +182,7 @@ async def test_an_answer_without_room_says_so(stop: str, finish: str) -> None:
 async def test_a_reader_who_leaves_closes_the_connection() -> None:
     held = Held()
     speaks = AnthropicServer([says(text("one two three"), events=4, held=held)])
-    async with asyncio.timeout(10), serving(speaks) as server, asking(NAME, server.address) as model:
+    async with asyncio.timeout(60), serving(speaks) as server, asking(NAME, server.address) as model:
         events = model.stream(ModelRequest("", (HI,)))
         assert isinstance(await anext(events), TextDelta)
         await events.aclose()

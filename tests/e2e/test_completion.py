@@ -20,7 +20,7 @@ import pytest
 from tests.e2e import inside
 from tests.e2e.bot import environment
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 SHELLS = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], "source {file}"),
     "zsh": (["zsh", "-f", "-i"], "autoload -U compinit; compinit -u -D; source {file}"),

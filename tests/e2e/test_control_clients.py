@@ -26,7 +26,7 @@ from tests.e2e.test_control import sockets as sockets  # noqa: PLC0414 - a fixtu
 
 FULL = Path("/dev/full")
 OWNER = Sender("0", "owner")
-WAIT = 30.0
+WAIT = 60.0
 KINDS = sorted({one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, BubbotError)})
 ATTRIBUTES = ("permanent", "retry_after", "maybe", "gone", "told", "reason", "values")
 ODD: list[Any] = ["\x1b", -1, 1e308, [], {"a": 1}]

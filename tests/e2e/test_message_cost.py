@@ -20,7 +20,7 @@ were 3,670 while the writer had a thread of functions of its own; aiosqlite take
 CROWD = 4
 ROUNDS = 12
 """The cheapest of them counts: on a slow machine a turn takes so long that the bot shows that it types."""
-WAIT = 30.0
+WAIT = 60.0
 
 COUNTED = """
 import os, signal

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import openai
 
 TOKEN = "0123456789abcdef-token"
-WAIT = 30.0
+WAIT = 60.0
 SCRIPT = {
     "rules": [
         {"when": "slow", "steps": [{"delay": 3, "text": "late"}]},

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.e2e.bot import BUBBOT, environment
 
-WAIT = 15.0
+WAIT = 60.0
 """Seconds any wait of these tests may take."""
 LOOK = 0.02
 """Seconds between two looks at the screen."""

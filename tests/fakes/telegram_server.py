@@ -84,7 +84,7 @@ class ScriptedServer:
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Waits until a request made something true."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not true():
                 self.changed.clear()
                 await self.changed.wait()

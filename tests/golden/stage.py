@@ -37,7 +37,7 @@ from tests.doubles import FixedClock
 from tests.e2e import inside
 from tests.isolation.model import CONTEXT_TOKENS, LeakyModel
 
-WAIT = 20.0
+WAIT = 60.0
 OTHER_MODEL = "openai/gpt-5-mini"
 COMMON: Mapping[str, Any] = {
     "model": {"name": "scripted"},

@@ -33,7 +33,7 @@ from tests.approving import acting_tools
 from tests.doubles import FixedClock
 from tests.made_settings import make_settings
 
-WAIT = 20.0
+WAIT = 60.0
 GROUP = "-100"
 PEOPLE: Mapping[str, str] = {"1": "Ada", "2": "Bob", "3": "Cy", "7": "Robo"}
 """The owner, an admin and a member on both platforms, and a bot that may speak; everybody else is a stranger."""

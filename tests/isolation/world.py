@@ -84,7 +84,7 @@ from tests.tasks import write_task
 IMPORTED = "tg:30"
 """The chat whose tape came from another bot."""
 DATE = "2026-11-21T20:21:00+00:00"
-WAIT = 20.0
+WAIT = 60.0
 GUEST = ("tg", "9")
 """May speak in the open group alone."""
 STRANGER = ("dc", "99")

@@ -24,7 +24,7 @@ from tests.turns import Played
 
 CHAT = "stdin:default"
 OWN = "the own model answers"
-WAIT = 20.0
+WAIT = 60.0
 """Seconds any wait may take."""
 
 

@@ -20,7 +20,7 @@ from tests.e2e import bot
 from tests.e2e.bot import BUBBOT, environment
 from tests.mcp.granted import GRANTED, granted_batches
 
-WAIT = 30.0
+WAIT = 60.0
 """Seconds for a process to start or to end."""
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

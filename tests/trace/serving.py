@@ -17,7 +17,7 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.sections import TraceSettings
 from tests.isolation.world import SETTINGS
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 OWNER_NAME = "tg:1"
 
 

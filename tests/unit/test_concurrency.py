@@ -32,7 +32,7 @@ class Work:
 
     async def run(self, pace: Backoff = STEADY) -> None:
         """Under supervision."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await supervise("the work", self, pace, fatal=(ChannelRefused,), sleep=self.sleep)
 
 
@@ -109,7 +109,7 @@ async def test_being_cancelled_ends_it(where: str) -> None:
 
     work: Callable[[], Awaitable[None]] = stand if where == "work" else fail
     task = asyncio.create_task(supervise("the work", work, STEADY, sleep=sleep))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await entered.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -16,7 +16,7 @@ from bubbot.ports.outbox import OutboxMessage
 from bubbot.settings.loader import ModelSettings, Settings
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"), channels={"stdin": {"kind": "letters"}})
-WAIT = 10.0
+WAIT = 60.0
 
 
 async def test_the_adapter_of_terminals_is_theirs_and_not_the_daemons(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from tests.gateways import Stage
 from tests.made_settings import make_settings
 
 _load = plugins.load
-WAIT = 10.0
+WAIT = 60.0
 GRACE = ShutdownTimeouts(turns=0.2, deliveries=0.2)
 Steps = dict[str, Callable[[], Any]]
 

@@ -24,7 +24,7 @@ from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 
-WAIT = 10.0
+WAIT = 60.0
 
 
 class Turns:

@@ -106,7 +106,7 @@ async def test_waiting_ends_when_no_channel_receives_any_more() -> None:
         await asyncio.sleep(3)
 
     async with managed(Driven(ends), Driven(raising(ChannelRefused("token")))) as (manager, _):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await manager.wait_until_refused(excluding="")
         assert manager.states == {"0": "ended", "1": "refused"}
         await manager.stop(GRACE)
@@ -212,6 +212,6 @@ async def test_channels_that_are_replaced_are_not_over_until_that_is_done() -> N
         with manager.replacing():
             await asyncio.sleep(10)
             assert not waiting.done()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await waiting
         await manager.stop(GRACE)

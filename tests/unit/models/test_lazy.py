@@ -129,7 +129,7 @@ async def test_a_model_that_is_warmed_opens_its_connection() -> None:
     made = Connecting()
     model = LazyModel("x/y", ModelTraits(), lambda: made)
     model.warm()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await made.connected.wait()
     await model.aclose()
 
@@ -157,7 +157,7 @@ async def test_closing_ends_a_connection_that_does_not_open() -> None:
 
     model = LazyModel("x/y", ModelTraits(), Hanging)
     model.warm()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await opening.wait()
         await model.aclose()
     assert cancelled.is_set()

@@ -14,7 +14,7 @@ from bubbot.errors import HomeLocked
 from bubbot.home import Home, WriterLock
 from bubbot.server.client import DaemonNotRunning, run_on_home
 
-WAIT = 10.0
+WAIT = 60.0
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
 
 TOKEN = "0123456789abcdef"
-WAIT = 10.0
+WAIT = 60.0
 BOT_ENDED = "it answers after its next start"
 
 

@@ -28,7 +28,7 @@ from bubbot.server.peer import ChatPeer, ignore_notice
 from bubbot.server.routes import RemoteTerminal
 from tests.docs.pages import ROOT
 
-WAIT = 10.0
+WAIT = 60.0
 HELLO = b"GET /api/hello HTTP/1.1\r\nHost: x\r\nBubbot-Protocol: 3\r\n\r\n"
 GREETING = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"protocol":2}'
 

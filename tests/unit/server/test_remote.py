@@ -49,7 +49,7 @@ from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
 
-WAIT = 10.0
+WAIT = 60.0
 HOME = "stdin:home"
 
 

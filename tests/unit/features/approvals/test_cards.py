@@ -55,7 +55,7 @@ async def cut_off(home: Path, *steps: Mapping[str, Any], text: str = "", **setti
     model = Sticking(*steps, STUCK)
     async with approving(home, model, **settings) as bench:
         saying = asyncio.ensure_future(bench.say(text)) if text else None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await model.is_stuck.wait()
         await bench.app.runtime.cancel()
     if saying is not None:

@@ -44,7 +44,7 @@ async def tell(tape: TapeService, owner: Owner) -> list[str]:
     """What an owner hears at a start."""
     notices = ForgettingNotices(tape, owner.notify)
     await notices.load()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await notices.run()
     return owner.heard
 
@@ -77,7 +77,7 @@ async def test_an_owner_without_a_direct_chat_hears_it_after_the_turn_that_opens
     await asyncio.sleep(0)
     owner.has_chat = True
     notices.retry()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await running
     assert len(owner.heard) == 1
 
@@ -97,6 +97,6 @@ async def test_a_wish_of_this_run_is_not_taken_for_a_failed_one(store: TapeStore
     notices = ForgettingNotices(tape, owner.notify)
     await notices.load()
     await tape.append([PersonForgetting(("bubbot/inbox/tg", 1), "person").to_entry()])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await notices.run()
     assert owner.heard == []

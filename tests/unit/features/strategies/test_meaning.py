@@ -169,7 +169,7 @@ async def test_in_the_background_the_index_follows_what_was_asked_about(
     await chat.append([message("user", "the automobile")])
     search = searching(index, chat)
     assert await search.find(chat, "my car", 100) == {}, "nothing is indexed yet"
-    async with asyncio.timeout(10), search.lifespan():
+    async with asyncio.timeout(60), search.lifespan():
         await index.added.wait()
         assert await search.find(chat, "my car", 100) == {1: 0.6}
     assert index.closed

@@ -485,7 +485,7 @@ async def test_a_channel_whose_queue_is_full_still_gets_its_summary(memory_store
     model = SummarisingModel(size=6_000)
     rules = ChannelPolicy(QueuePolicy(), RetryPolicy(()), one_lane=True, queue_limit=1)
     async with summarising(memory_store, model, rules=rules) as bench:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             for number in range(20):
                 await bench.say(f"fact {number}: {LONG}")
             await bench.quiet()

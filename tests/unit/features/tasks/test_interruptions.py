@@ -46,7 +46,7 @@ async def wait_for_ever() -> None:
 
 async def until_asked(player: NodePlayer, number: int = 2) -> None:
     """Wait until the model was asked so often."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(player.asked) < number:  # noqa: ASYNC110 - the model tells nobody
             await asyncio.sleep(0)
 

@@ -122,7 +122,7 @@ async def test_name_servers_that_do_not_answer_hold_up_nothing_else(monkeypatch:
         assert {str(error) for error in await asyncio.gather(*asked, return_exceptions=True)} == {
             "no whole answer within 0.05 seconds"
         }
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await asyncio.to_thread(lambda: "files, say") == "files, say"
     finally:
         released.set()

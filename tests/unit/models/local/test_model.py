@@ -99,7 +99,7 @@ def children() -> list[int]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - another process changes it
             await asyncio.sleep(0.01)
 
