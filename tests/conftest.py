@@ -104,13 +104,13 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Half the time of a test that starts a bot is waiting: three workers for each processor, and none for tests of one file.
+    """Half the time of a test that starts a bot is waiting: two workers for each processor, and none for tests of one file.
 
     The long versions compute, and kill what they measure: one worker for each processor.
     """
     chosen = [name for name in config.args if name.partition("::")[0].endswith(".py")]
     processors = os.cpu_count() or 1
-    return 0 if chosen else processors if config.getoption("--proof") else min(8, 3 * processors)
+    return 0 if chosen else processors if config.getoption("--proof") else min(8, 2 * processors)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
