@@ -145,7 +145,8 @@ class RunningProgram:
             await end_program(self._process)
             exiting.cancel()
             with suppress(TimeoutError):
-                await asyncio.wait_for(reading, PIPE_SECONDS)  # a process in no sandbox may hold the pipe open
+                async with asyncio.timeout(PIPE_SECONDS):  # a process in no sandbox may hold the pipe open
+                    await reading
             self._pipe.close()
         code = self._process.returncode or 0
         return ProgramEnd(code if code >= 0 else 128 - code, reason)
