@@ -231,6 +231,23 @@ class TestFeatures:
             answer = await second.say(",topics", MEMBER, MEMBER)
             assert "garden" in str(answer)
 
+    async def test_a_view_is_shown_elsewhere_until_its_grant_is_taken_back(
+        self, tmp_path: Path, postgres_address: str
+    ) -> None:
+        async with pair(tmp_path, postgres_address, {"default": [says("Noted.")]}) as (first, second):
+            await second.say("I bring the map.", MEMBER, MEMBER)
+            await second.say("What is new?")
+            await order(first, f",grant tg:{MEMBER} to tg:{GROUP}")
+            await order(first, f",view.add tg:{MEMBER} chat=tg:{GROUP}")
+            await second.say("What is new now?")
+            assert "I bring the map." in str(second.model.requests[-1].messages)
+            await order(first, f",grant.revoke tg:{MEMBER} to tg:{GROUP}")
+            await second.say("I bring boots, too.", MEMBER, MEMBER)
+            await second.say("And what else?")
+            shown = str(second.model.requests[-1].messages)
+            assert [word for word in ("map", "boots") if word in shown] == []
+            assert "And what else?" in shown
+
 
 async def test_a_stop_that_is_typed_at_one_bot_reaches_the_turn_of_the_other(
     tmp_path: Path, postgres_address: str
