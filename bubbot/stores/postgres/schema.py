@@ -687,7 +687,7 @@ def give_rights(conn: Connection, schema: str) -> None:
 
 
 @cache
-def _expected_triggers() -> Mapping[str, tuple[str, str, int]]:
+def expected_triggers() -> Mapping[str, tuple[str, str, int]]:
     """Return table, function and type of each trigger, by name."""
     found = itertools.chain.from_iterable(map(_TRIGGER.finditer, MIGRATIONS))
     return MappingProxyType(
@@ -726,8 +726,8 @@ def wrong_guards(conn: Connection) -> tuple[str, ...]:
     )
     wrong = {
         name
-        for name in triggers.keys() | _expected_triggers().keys()
-        if triggers.get(name) != _expected_triggers().get(name)
+        for name in triggers.keys() | expected_triggers().keys()
+        if triggers.get(name) != expected_triggers().get(name)
     }
     wrong |= {
         f"{name}()"
@@ -792,9 +792,9 @@ def _restore_trigger(conn: Connection, name: str) -> None:
     )
     for (table,) in tables.fetchall():
         conn.execute(sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(name), sql.Identifier(table)))
-    if name in _expected_triggers():
+    if name in expected_triggers():
         conn.execute(_creation(_TRIGGER, name).encode())
-        conn.execute(f"ALTER TABLE {_expected_triggers()[name][0]} ENABLE ALWAYS TRIGGER {name}")
+        conn.execute(f"ALTER TABLE {expected_triggers()[name][0]} ENABLE ALWAYS TRIGGER {name}")
 
 
 def _creation(pattern: re.Pattern[str], name: str) -> str:
