@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from bubbot.errors import TapeCorrupt
-from bubbot.stores.postgres.schema import APP_ROLE, MIGRATIONS, restore_guards, wrong_guards
-from bubbot.stores.postgres.schema import expected_triggers as expected_triggers
+from bubbot.stores.postgres.schema import APP_ROLE, MIGRATIONS, expected_triggers, restore_guards, wrong_guards
 from bubbot.stores.postgres.store import open_store
 from bubbot.tape.entry import event
 from bubbot.tape.store import ResetBatch
