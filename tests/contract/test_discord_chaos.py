@@ -110,7 +110,7 @@ async def _storm(seed: int, rounds: int) -> None:
         server.faults.clear()
         total = sum(len(words) for words in said.values())
         try:
-            await server.until(lambda: len(durable.inbounds) >= total, 20)
+            await server.until(lambda: len(durable.inbounds) >= total, 60)
         finally:
             stop.set()
             await living

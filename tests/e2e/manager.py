@@ -46,7 +46,7 @@ class Manager:
         """The newest one."""
         return ["", *self.values("STATUS")][-1]
 
-    async def until(self, true: Callable[[], object], seconds: float = 20.0) -> None:
+    async def until(self, true: Callable[[], object], seconds: float = 60.0) -> None:
         """Waits until something holds about what was told."""
         async with asyncio.timeout(seconds):
             while not true():

@@ -37,7 +37,7 @@ def configured(home: Path, server: Server, script: Mapping[str, Any] | None = No
 async def connected(home: Path, server: Server, **how: Any) -> AsyncIterator[Daemon]:
     """A bot for the block, that is connected."""
     async with running(home, **how) as daemon:
-        await server.until(lambda: server.gateway.connected, 20)
+        await server.until(lambda: server.gateway.connected, 60)
         yield daemon
 
 

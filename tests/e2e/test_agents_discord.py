@@ -41,7 +41,7 @@ def room(server: Server, ada: User, bob: User, home: Path) -> Room:
 
 async def test_each_way_to_call_an_agent(server: Server, ada: User, bob: User, room: Room, home: Path) -> None:
     async with connected(home, server):
-        await server.until(lambda: {"rosi", "tom"} <= {one["name"] for one in server.bot.commands}, 30)
+        await server.until(lambda: {"rosi", "tom"} <= {one["name"] for one in server.bot.commands}, 60)
         room.say(ada, "good morning")  # nobody is called
         room.say(ada, "Rosi, one")
         await answered(server, room, "**Rosi:** You said: Rosi, one")
@@ -50,7 +50,7 @@ async def test_each_way_to_call_an_agent(server: Server, ada: User, bob: User, r
         room.say(bob, "and now?", reply_to=said(server, room)[0])
         await answered(server, room, "**Rosi:** You said: and now?")
         used = server.slash(room, ada, "tom", {"text": 'is "four" even?'})
-        await server.until(lambda: used.text, 30)
+        await server.until(lambda: used.text, 60)
         assert used.text == '**Tom:** You said: @tom is "four" even?'
         room.say(ada, "Rosi, be silent")
         room.say(ada, "/rosi three")
@@ -63,7 +63,7 @@ async def test_each_answer_of_a_chain_is_shown_while_it_is_written(
 ) -> None:
     async with connected(home, server):
         room.say(ada, "Rosi, plan a feast")
-        await server.until(lambda: len(texts(server, room)) > 1 and "Friday" in texts(server, room)[1], 30)
+        await server.until(lambda: len(texts(server, room)) > 1 and "Friday" in texts(server, room)[1], 60)
         assert texts(server, room)[1].startswith("**Tom:** On Friday")
         await answered(server, room, "**Rosi:** @tom, which day?", "**Tom:** On Friday, slowly and with care.")
         assert len(server.calls(POST)) == 2
@@ -76,7 +76,7 @@ async def test_nobody_is_asked_about_a_message_that_was_deleted(
     async with connected(home, server):
         first = room.say(ada, "@bot ask both")
         room.say(bob, "Tom, think")  # people come first: two calls wait
-        await server.until(lambda: len(texts(server, room)) == 1, 30)
+        await server.until(lambda: len(texts(server, room)) == 1, 60)
         room.delete(first)
         await answered(server, room, "@rosi, then @tom: what do you say?", "**Tom:** thought: Tom, think")
         room.say(ada, "Tom, later")

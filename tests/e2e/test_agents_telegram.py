@@ -37,12 +37,12 @@ class Family:
     async def room(self, title: str, **given: Any) -> Gathering:
         """A new group, greeted."""
         room = self.server.supergroup(title, [self.ada, self.bob], **given)
-        await self.server.until(lambda: texts(room), 20)
+        await self.server.until(lambda: texts(room), 60)
         return room
 
     async def answered(self, room: Gathering, *wanted: str) -> None:
         """Waits until the bot has said these things in a group after its greeting, and nothing else."""
-        await self.server.until(lambda: len(texts(room)) >= GREETING + len(wanted) and "…" not in texts(room)[-1], 30)
+        await self.server.until(lambda: len(texts(room)) >= GREETING + len(wanted) and "…" not in texts(room)[-1], 60)
         await self.daemon.quiet(self.server)
         assert texts(room)[GREETING:] == [*wanted]
 
@@ -86,15 +86,15 @@ class TestWhoAnswers:
     async def test_a_live_answer_is_one_message_that_begins_with_the_name(self, family: Family) -> None:
         room = await family.room("Live")
         room.say("Rosi, count slowly", family.ada)
-        await family.server.until(lambda: len(texts(room)) > GREETING and "two" in texts(room)[-1], 30)
+        await family.server.until(lambda: len(texts(room)) > GREETING and "two" in texts(room)[-1], 60)
         assert texts(room)[-1].startswith("Rosi: one two")
-        await family.server.until(lambda: texts(room)[-1].endswith("eight"), 30)
+        await family.server.until(lambda: texts(room)[-1].endswith("eight"), 60)
         assert texts(room)[GREETING:] == ["Rosi: one two three four five six seven eight"]
 
     async def test_a_called_agent_is_shown_while_it_writes(self, family: Family) -> None:
         room = await family.room("Called")
         room.say("Rosi, plan a feast", family.ada)
-        await family.server.until(lambda: texts(room)[-1].startswith("Tom: On Friday,") and "…" in texts(room)[-1], 30)
+        await family.server.until(lambda: texts(room)[-1].startswith("Tom: On Friday,") and "…" in texts(room)[-1], 60)
         await family.answered(room, "Rosi: @tom, which day?", "Tom: On Friday, slowly and with care.")
 
     async def test_silence_is_an_answer(self, family: Family) -> None:
@@ -121,13 +121,13 @@ class TestWhatAgentsSee:
 
     async def test_a_group_that_moves_in_mid_chain_gets_the_rest(self, family: Family) -> None:
         room = family.server.group("Moving", [family.ada, family.bob])
-        await family.server.until(lambda: texts(room), 20)
+        await family.server.until(lambda: texts(room), 60)
         room.say("Rosi, plan a feast", family.ada)
-        await family.server.until(lambda: len(texts(room)) == GREETING + 1, 30)
+        await family.server.until(lambda: len(texts(room)) == GREETING + 1, 60)
         moved = family.server.migrate(room, family.ada)
-        await family.server.until(lambda: [*texts(room), *texts(moved)][-1].endswith("with care."), 30)
+        await family.server.until(lambda: [*texts(room), *texts(moved)][-1].endswith("with care."), 60)
         moved.say("Tom, and now?", family.bob)
-        await family.server.until(lambda: texts(moved)[-1] == "Tom: You said: Tom, and now?", 30)
+        await family.server.until(lambda: texts(moved)[-1] == "Tom: You said: Tom, and now?", 60)
 
 
 @pytest.mark.asyncio(loop_scope="class")
@@ -136,7 +136,7 @@ class TestWhatEndsAChain:
         """A group in which Rosi is asked by the bot and thinks, and Tom waits for her."""
         room = await family.room(title)
         room.say("@bot ask both", family.ada)
-        await family.server.until(lambda: len(texts(room)) == GREETING + 1, 30)
+        await family.server.until(lambda: len(texts(room)) == GREETING + 1, 60)
         return room
 
     async def test_a_stop_ends_all_of_it(self, family: Family) -> None:
@@ -150,12 +150,12 @@ class TestWhatEndsAChain:
         room = await family.room(f"Another {command}")
         room.say("@bot ask both", family.ada)
         room.say("@rosi wait", family.bob)  # people come first: she thinks, and two calls wait
-        await family.server.until(lambda: len(texts(room)) == GREETING + 1, 30)
+        await family.server.until(lambda: len(texts(room)) == GREETING + 1, 60)
         room.say(command, family.ada)
         room.say("/stop", family.bob)
-        await family.server.until(lambda: len(texts(room)) == GREETING + 3, 30)
+        await family.server.until(lambda: len(texts(room)) == GREETING + 3, 60)
         room.say("Tom, later", family.bob)
-        await family.server.until(lambda: texts(room)[-1].endswith("You said: Tom, later"), 30)
+        await family.server.until(lambda: texts(room)[-1].endswith("You said: Tom, later"), 60)
         await family.daemon.quiet(family.server)
         assert len(texts(room)) == GREETING + 4
         inbox: list[dict[str, Any]] = entries(family.home, "bubbot/inbox/telegram")
@@ -177,12 +177,12 @@ class TestTheSettingsChange:
             room = server.supergroup("Removed", [ada])
             async with running(home) as daemon:
                 room.say("@bot ask both", ada)
-                await server.until(lambda: len(texts(room)) == GREETING + 1, 30)
+                await server.until(lambda: len(texts(room)) == GREETING + 1, 60)
                 await daemon.quiet(server)  # the receipt is stored
                 await daemon.kill()
             (home / "config.toml").write_text(without)
             async with running(home) as daemon:
-                await server.until(lambda: len(texts(room)) == GREETING + 3, 30)
+                await server.until(lambda: len(texts(room)) == GREETING + 3, 60)
                 await daemon.quiet(server)
         gone = "is not an agent here any more: nobody answers in its place."
         assert texts(room)[GREETING + 1 :] == [f"rosi {gone}", f"tom {gone}"]
@@ -199,7 +199,7 @@ class TestTheSettingsChange:
             room = server.supergroup("Reloaded", [ada])
             async with running(home):
                 room.say("@bot ask both", ada)
-                await server.until(lambda: len(texts(room)) == GREETING + 1, 30)
+                await server.until(lambda: len(texts(room)) == GREETING + 1, 60)
                 (home / "config.toml").write_text(without + AGENTS.partition("[agents.tom]")[0])
                 reloaded = await asyncio.to_thread(run, home, "reload")
                 assert reloaded.returncode == 0, reloaded.stderr
@@ -214,7 +214,7 @@ class TestTheSettingsChange:
             configured(home, server, SCRIPT, owners=[ada.id], debounce=0, poll_timeout=1)
             add_agents(home, AGENTS + 'chats = ["telegram:-1"]\n')
             async with running(home):
-                await server.until(lambda: server.calls("setMyCommands"), 30)
+                await server.until(lambda: server.calls("setMyCommands"), 60)
                 offered = str([call.params["commands"] for call in server.calls("setMyCommands")])
         assert '"rosi"' in offered
         assert "Ask Rosi: cooking" in offered

@@ -74,7 +74,7 @@ def bot(home: Path, point: str = "") -> AbstractAsyncContextManager[Daemon]:
 
 async def card_in(server: TelegramServer, room: Gathering) -> dict[str, Any]:
     """Wait for a card with buttons; return it."""
-    await server.until(lambda: [one for one in said(room) if keys(one)], 30)
+    await server.until(lambda: [one for one in said(room) if keys(one)], 60)
     return next(one for one in said(room) if keys(one))
 
 
@@ -101,8 +101,8 @@ class TestTelegram:
             assert "to bob:\nhello" in card["text"]
             assert service.done == {}
             room.press(card["message_id"], keys(card)["Once"])
-            await server.until(lambda: "It is sent." in texts(room), 30)
-            await server.until(lambda: "Ada allowed it once" in room.message(card["message_id"])["text"], 30)
+            await server.until(lambda: "It is sent." in texts(room), 60)
+            await server.until(lambda: "Ada allowed it once" in room.message(card["message_id"])["text"], 60)
             assert not keys(room.message(card["message_id"]))
         assert service.done == {SENT: 1}
         number = card_ids([card["text"]])[0]
@@ -122,7 +122,7 @@ class TestTelegram:
             for text in (f"/approve {number} always", f",approve {number} always"):
                 before = len(texts(room))
                 room.send({"text": text, "forward_origin": origin})
-                await server.until(lambda before=before: len(texts(room)) > before, 30)  # type: ignore[misc]
+                await server.until(lambda before=before: len(texts(room)) > before, 60)  # type: ignore[misc]
         assert (service.done, await facts(home, "approval.decided")) == ({}, [])
 
     async def test_in_a_group_the_wrong_person_gets_a_short_answer_and_an_owner_decides(
@@ -136,14 +136,14 @@ class TestTelegram:
             room.say(f"@{name} look up the secret", bob)
             card = await card_in(server, room)
             room.press(card["message_id"], keys(card)["Once"], bob)
-            await server.until(lambda: len(server.calls(ANSWERED)) == 1, 30)
+            await server.until(lambda: len(server.calls(ANSWERED)) == 1, 60)
             room.say(f"/approve@{name} {card_ids([card['text']])[0]}", bob)
-            await server.until(lambda: any("not yours" in text for text in texts(room)), 30)
+            await server.until(lambda: any("not yours" in text for text in texts(room)), 60)
             assert service.done == {}
             once, deny = keys(card)["Once"], keys(card)["Deny"]
             room.press(card["message_id"], once, ada)
             room.press(card["message_id"], deny, ada)  # twice at once
-            await server.until(lambda: service.done and len(server.calls(ANSWERED)) == 3, 30)
+            await server.until(lambda: service.done and len(server.calls(ANSWERED)) == 3, 60)
         spoken = [call.params.get("text") for call in server.calls(ANSWERED)]
         assert spoken == [SAY("press_foreign"), None, SAY("press_taken")]
         assert service.done == {("page", "http://x.org/?q=secret"): 1}
@@ -161,11 +161,11 @@ class TestTelegram:
         async with bot(home):
             room.say(f"@{server.bot.user.username} look up the secret", bob)
             card = await card_in(server, direct)
-            await server.until(lambda: "I asked." in texts(room), 30)
+            await server.until(lambda: "I asked." in texts(room), 60)
             assert not [one for one in said(room) if keys(one)]
             direct.press(card["message_id"], keys(card)["Deny"])
-            await server.until(lambda: "Left undone." in texts(room), 30)
-            await server.until(lambda: "Ada refused it" in direct.message(card["message_id"])["text"], 30)
+            await server.until(lambda: "Left undone." in texts(room), 60)
+            await server.until(lambda: "Ada refused it" in direct.message(card["message_id"])["text"], 60)
         assert service.done == {}
 
     async def test_a_late_press_gets_a_short_answer(
@@ -177,9 +177,9 @@ class TestTelegram:
             room.say("send it")
             card = await card_in(server, room)
             room.press(card["message_id"], keys(card)["Once"])
-            await server.until(lambda: len(server.calls(ANSWERED)) == 1, 30)
+            await server.until(lambda: len(server.calls(ANSWERED)) == 1, 60)
             room.say(f"/approve {card_ids([card['text']])[0]}")
-            await server.until(lambda: any("has expired" in text for text in texts(room)), 30)
+            await server.until(lambda: any("has expired" in text for text in texts(room)), 60)
         assert server.calls(ANSWERED)[0].params.get("text") == SAY("press_expired")
         assert service.done == {}
         assert [fact["reason"] for fact in await facts(home, "approval.rejected")] == ["expired"]
@@ -192,12 +192,12 @@ class TestTelegram:
         async with bot(home):
             room.say("send it")
             card = await card_in(server, room)
-            await server.until(lambda: "I asked." in texts(room), 30)
+            await server.until(lambda: "I asked." in texts(room), 60)
         room.press(card["message_id"], keys(card)["This chat"])
         async with bot(home):
-            await server.until(lambda: "It is sent." in texts(room), 30)
+            await server.until(lambda: "It is sent." in texts(room), 60)
             room.say("send it again")
-            await server.until(lambda: service.done[SENT] == 2, 30)
+            await server.until(lambda: service.done[SENT] == 2, 60)
         assert len(card_ids(texts(room))) == 1
 
     async def test_a_job_has_nobody_there(
@@ -209,11 +209,11 @@ class TestTelegram:
             room.say('/schedule when="at 23:59" prompt="send it" name=plain')
             room.say('/schedule when="at 23:58" prompt="send it" name=allowed allow="post.send:bob"')
             room.say('/schedule when="at 23:57" prompt="send it" name=other allow="post.send:eve"')
-            await server.until(lambda: len(said(room)) == 3, 30)
+            await server.until(lambda: len(said(room)) == 3, 60)
             for name in ("plain", "plain", "other", "allowed"):
                 count = len(texts(room)) + 2
                 room.say(f"/schedule_run {name}")
-                await server.until(partial(self._has, room, count), 30)
+                await server.until(partial(self._has, room, count), 60)
             await daemon.quiet(server)
         assert service.done == {SENT: 1}
         refused = [text for text in texts(room) if "may not use post.send" in text]
@@ -227,13 +227,13 @@ class TestTelegram:
         room = server.private(ada)
         async with bot(home):
             room.say('/schedule when="at 23:59" prompt="send it" name=plain')
-            await server.until(lambda: len(said(room)) == 1, 30)
+            await server.until(lambda: len(said(room)) == 1, 60)
             room.say("/schedule_run plain")
-            await server.until(lambda: [one for one in said(room) if "Once" in keys(one)], 30)
+            await server.until(lambda: [one for one in said(room) if "Once" in keys(one)], 60)
             card = next(one for one in said(room) if "Once" in keys(one))
             assert list(keys(card)) == ["Once", "Deny"]  # a job has grants of its own
             room.press(card["message_id"], keys(card)["Once"])
-            await server.until(lambda: "It is sent." in texts(room), 30)
+            await server.until(lambda: "It is sent." in texts(room), 60)
         assert service.done == {SENT: 1}
 
     @staticmethod
@@ -272,7 +272,7 @@ class TestKills:
         assert await ended == KILLED, daemon.errors
         async with bot(home) as again:
             await self._press_until(server, room, lambda: service.done or "not known" in str(texts(room)))
-            await server.until(lambda: "It is sent." in str(texts(room)) or "not known" in str(texts(room)), 30)
+            await server.until(lambda: "It is sent." in str(texts(room)) or "not known" in str(texts(room)), 60)
             await again.quiet(server)
         opened = [fact["id"] for fact in await facts(home, "approval.opened")]
         decided = [fact["id"] for fact in await facts(home, "approval.decided")]
@@ -340,20 +340,20 @@ class TestDiscord:
             on_discord.configured(home, server, SCRIPT, owners=[ada.id], members=[bob.id])
             async with on_discord.connected(home, server, target=CHILD, arguments=[str(home), "", ""]):
                 room.say(bob, f"{server.bot.mention} look up the secret")
-                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 30)
+                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 60)
                 card = next(one for one in on_discord.said(server, room) if one.components)
                 labels = {part["label"]: part["custom_id"] for row in card.components for part in row["components"]}
                 assert list(labels) == ["Once", "This chat", "Always", "Deny"]
                 foreign = server.press(room, bob, card, labels["Once"])
-                await server.until(lambda: foreign.acknowledged, 10)
+                await server.until(lambda: foreign.acknowledged, 60)
                 assert (foreign.text, service.done) == (SAY("press_foreign"), {})
                 first = server.press(room, ada, card, labels["Always"])
                 second = server.press(room, ada, card, labels["Deny"])
-                await server.until(lambda: first.acknowledged and second.acknowledged, 10)
+                await server.until(lambda: first.acknowledged and second.acknowledged, 60)
                 assert second.text == SAY("press_taken")
-                await server.until(lambda: "Ada allowed it always" in card.content, 30)
+                await server.until(lambda: "Ada allowed it always" in card.content, 60)
                 assert not card.components
-                await server.until(lambda: "It is sent." in on_discord.texts(server, room), 30)
+                await server.until(lambda: "It is sent." in on_discord.texts(server, room), 60)
             assert service.done == {("page", "http://x.org/?q=secret"): 1}
             grants = on_discord.named(home, ACCESS, "approval.granted")
             assert [(grant["kind"], grant["value"]) for grant in grants] == [("domain", "x.org")]
@@ -365,11 +365,11 @@ class TestDiscord:
             on_discord.configured(home, server, SCRIPT, owners=[ada.id])
             async with on_discord.connected(home, server, target=CHILD, arguments=[str(home), "", ""]):
                 room.say(ada, "send it")
-                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 30)
+                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 60)
                 card = next(one for one in on_discord.said(server, room) if one.components)
                 room.say(ada, f"/deny {card_ids([card.content])[0]} not today")
-                await server.until(lambda: "Left undone." in on_discord.texts(server, room), 30)
-                await server.until(lambda: "Ada refused it" in card.content, 30)
+                await server.until(lambda: "Left undone." in on_discord.texts(server, room), 60)
+                await server.until(lambda: "Ada refused it" in card.content, 60)
             assert service.done == {}
 
 
@@ -390,18 +390,18 @@ class TestAtOnce:
         async with bot(home) as daemon:
             room.say("send it")
             card = await card_in(server, room)
-            await server.until(lambda: "I asked." in texts(room), 30)
+            await server.until(lambda: "I asked." in texts(room), 60)
             room.say("be slow")
             await daemon.quiet(server)
             room.press(card["message_id"], keys(card)["Once"])
-            await server.until(lambda: "Ada allowed it once" in room.message(card["message_id"])["text"], 30)
+            await server.until(lambda: "Ada allowed it once" in room.message(card["message_id"])["text"], 60)
             assert not keys(room.message(card["message_id"]))
             assert len(await facts(home, "approval.decided")) == 1
             assert service.done == {}  # what it allowed runs in its place
             await daemon.kill()
         async with bot(home):
             room.say("/stop")  # the slow turn
-            await server.until(lambda: "It is sent." in texts(room), 30)
+            await server.until(lambda: "It is sent." in texts(room), 60)
         assert service.done == {SENT: 1}
 
     async def test_a_card_says_so_if_what_was_allowed_did_not_run(
@@ -412,18 +412,18 @@ class TestAtOnce:
         async with bot(home) as daemon:
             room.say("send it")
             card = await card_in(server, room)
-            await server.until(lambda: "I asked." in texts(room), 30)
+            await server.until(lambda: "I asked." in texts(room), 60)
             room.say("be slow")
             await daemon.quiet(server)
             room.press(card["message_id"], keys(card)["Once"])
-            await server.until(lambda: "Ada allowed it once" in room.message(card["message_id"])["text"], 30)
+            await server.until(lambda: "Ada allowed it once" in room.message(card["message_id"])["text"], 60)
             await daemon.kill()
         with (home / "config.toml").open("a") as file:
             file.write("[approvals]\nhours = 0.000001\n")  # as if the bot had been away for a day
         async with bot(home):
             room.say("/stop")
-            await server.until(lambda: "It did not run" in room.message(card["message_id"])["text"], 30)
-            await server.until(lambda: "Nothing was done." in str(texts(room)), 30)
+            await server.until(lambda: "It did not run" in room.message(card["message_id"])["text"], 60)
+            await server.until(lambda: "Nothing was done." in str(texts(room)), 60)
         assert "Ada allowed it once" in room.message(card["message_id"])["text"]
         assert service.done == {}
 
@@ -436,12 +436,12 @@ class TestAtOnce:
         async with bot(home):
             room.say("send it")
             card = await card_in(server, room)
-            await server.until(lambda: "I asked." in texts(room), 30)
+            await server.until(lambda: "I asked." in texts(room), 60)
         said = await asyncio.to_thread(inside.run, home, "approvals", "approve", card_ids([card["text"]])[0])
         assert said.returncode == 0, said.stderr
         async with bot(home):
-            await server.until(lambda: "terminal allowed it once" in room.message(card["message_id"])["text"], 30)
-            await server.until(lambda: "It is sent." in texts(room), 30)
+            await server.until(lambda: "terminal allowed it once" in room.message(card["message_id"])["text"], 60)
+            await server.until(lambda: "It is sent." in texts(room), 60)
         assert not keys(room.message(card["message_id"]))
         assert service.done == {SENT: 1}
 
@@ -453,14 +453,14 @@ class TestAtOnce:
             on_discord.configured(home, server, SLOW, owners=[ada.id])
             async with on_discord.connected(home, server, target=CHILD, arguments=[str(home), "", ""]):
                 room.say(ada, "send it")
-                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 30)
+                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 60)
                 card = next(one for one in on_discord.said(server, room) if one.components)
-                await server.until(lambda: "I asked." in on_discord.texts(server, room), 30)
+                await server.until(lambda: "I asked." in on_discord.texts(server, room), 60)
                 room.say(ada, "be slow")
                 labels = {part["label"]: part["custom_id"] for row in card.components for part in row["components"]}
                 server.press(room, ada, card, labels["Deny"])
-                await server.until(lambda: "Ada refused it" in card.content, 30)
+                await server.until(lambda: "Ada refused it" in card.content, 60)
                 assert not card.components
                 assert [fact["verdict"] for fact in on_discord.named(home, ACCESS, "approval.decided")] == ["denied"]
                 room.say(ada, "/stop")
-                await server.until(lambda: "Left undone." in on_discord.texts(server, room), 30)
+                await server.until(lambda: "Left undone." in on_discord.texts(server, room), 60)

@@ -49,7 +49,7 @@ async def echoed(server: TelegramServer, room: Gathering, text: str, by: User | 
     """Asks for a job, and returns the confirmation with its buttons."""
     before = len(said(room))
     room.say(text, by)
-    await server.until(lambda: len(said(room)) > before and keys(said(room)[-1]), 30)
+    await server.until(lambda: len(said(room)) > before and keys(said(room)[-1]), 60)
     return said(room)[-1]
 
 
@@ -64,15 +64,15 @@ class TestTelegram:
             other, remove = keys(first)
             assert (other[-8:], remove) == (" instead", "Remove")
             room.press(first["message_id"], keys(first)[other])
-            await server.until(lambda: not keys(room.message(first["message_id"])) and len(said(room)) == 2, 30)
+            await server.until(lambda: not keys(room.message(first["message_id"])) and len(said(room)) == 2, 60)
             assert room.message(first["message_id"])["text"] == f"{first['text']}\n\n✓ {other}"
             second = said(room)[1]
             assert second["text"].startswith("Changed")
             # By day the other reading is of the next day, and has its date before the time.
             assert other.removesuffix(" instead").rpartition(" ")[2] in second["text"]
             room.press(second["message_id"], keys(second)["Remove"])
-            await server.until(lambda: len(said(room)) == 3, 30)
-            await server.until(lambda: not server.world.callbacks, 10)
+            await server.until(lambda: len(said(room)) == 3, 60)
+            await server.until(lambda: not server.world.callbacks, 60)
             assert [call.params.get("text") for call in server.calls(ANSWERED)] == [None, None]
 
     async def test_second_foreign_and_forged_presses_get_a_short_answer(
@@ -89,13 +89,13 @@ class TestTelegram:
             room.chat.messages[echo["message_id"]] = forged
             room.press(echo["message_id"], ",reset erase", ada)
             room.chat.messages[echo["message_id"]] = echo
-            await server.until(lambda: len(server.calls(ANSWERED)) == 2, 30)
+            await server.until(lambda: len(server.calls(ANSWERED)) == 2, 60)
             room.press(echo["message_id"], data, ada)
             room.press(echo["message_id"], data, ada)
-            await server.until(lambda: len(server.calls(ANSWERED)) == 4, 30)
+            await server.until(lambda: len(server.calls(ANSWERED)) == 4, 60)
             texts = [call.params.get("text") for call in server.calls(ANSWERED)]
             assert texts == [SAY("press_foreign"), SAY("press_expired"), None, SAY("press_taken")]
-            await server.until(lambda: not keys(room.message(echo["message_id"])), 30)
+            await server.until(lambda: not keys(room.message(echo["message_id"])), 60)
             assert room.message(echo["message_id"])["text"].endswith("✓ Remove · Ada")
 
     @pytest.mark.sampled(2)
@@ -123,7 +123,7 @@ class TestTelegram:
         daemon = await started(home, target=CHILD, arguments=[str(home), point, ""])
         assert await daemon.ended() == KILLED
         async with running(home) as daemon:
-            await server.until(lambda: len(said(room)) >= 2 and not keys(room.message(echo["message_id"])), 30)
+            await server.until(lambda: len(said(room)) >= 2 and not keys(room.message(echo["message_id"])), 60)
             await daemon.quiet(server)
         assert room.message(echo["message_id"])["text"] == f"{echo['text']}\n\n✓ Remove"
         assert len(said(room)) == 2
@@ -161,19 +161,19 @@ class TestDiscord:
             on_discord.configured(home, server, owners=[ada.id], members=[bob.id])
             async with on_discord.connected(home, server):
                 room.say(ada, f"{server.bot.mention} /remind at 5: call Ann")
-                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 30)
+                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 60)
                 echo = on_discord.said(server, room)[-1]
                 labels = {part["label"]: part["custom_id"] for row in echo.components for part in row["components"]}
                 assert [label.endswith(" instead") for label in labels] == [True, False]
                 text = echo.content
                 foreign = server.press(room, bob, echo, labels["Remove"])
-                await server.until(lambda: foreign.acknowledged, 10)
+                await server.until(lambda: foreign.acknowledged, 60)
                 assert foreign.text == SAY("press_foreign")
                 first = server.press(room, ada, echo, labels["Remove"])
                 second = server.press(room, ada, echo, labels["Remove"])
-                await server.until(lambda: first.acknowledged and second.acknowledged, 10)
+                await server.until(lambda: first.acknowledged and second.acknowledged, 60)
                 assert second.text == SAY("press_taken")
-                await server.until(lambda: not echo.components, 30)
+                await server.until(lambda: not echo.components, 60)
                 assert echo.content == f"{text}\n\n✓ Remove · Ada"
                 assert "failed" not in {one.state for one in (foreign, first, second)}
             facts = on_discord.named(home, "bubbot/inbox/discord", "inbox/press-refused")
@@ -200,22 +200,22 @@ class TestDiscord:
             on_discord.configured(home, server, owners=[ada.id])
             async with on_discord.connected(home, server):
                 room.say(ada, "/remind at 17:00: call Ann")
-                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 30)
+                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 60)
             daemon = await started(home, target=CHILD, arguments=[str(home), point, ""])
-            await server.until(lambda: server.gateway.connected, 20)
+            await server.until(lambda: server.gateway.connected, 60)
             echo = on_discord.said(server, room)[-1]
             [remove] = [
                 part["custom_id"] for row in echo.components for part in row["components"] if part["label"] == "Remove"
             ]
             first = server.press(room, ada, echo, remove)
             assert await daemon.ended() == KILLED
-            await server.until(lambda: first.state != "waiting", 10)
+            await server.until(lambda: first.state != "waiting", 60)
             async with on_discord.connected(home, server):
                 if not is_kept:
                     assert (first.state, bool(echo.components)) == ("failed", True)  # Discord says so
                     second = server.press(room, ada, echo, remove)
-                    await server.until(lambda: second.acknowledged, 10)
-                await server.until(lambda: not echo.components and len(on_discord.said(server, room)) == 2, 30)
+                    await server.until(lambda: second.acknowledged, 60)
+                await server.until(lambda: not echo.components and len(on_discord.said(server, room)) == 2, 60)
             assert len(on_discord.named(home, "bubbot/schedule", "schedule/removed")) == 1
             inbox = await entries_of(home, "bubbot/inbox/discord")
             assert len([one for one in inbox if (one.key or "").startswith("press:")]) == 1

@@ -58,7 +58,7 @@ async def test_a_daemon_answers_and_ends_under_what_its_unit_forbids(tmp_path: P
         configured(home, server, {"default": [{"text": "You said: {text}"}]}, owners=[ada.id])
         async with running(home, target=TARGET, arguments=(str(calls), "run")):
             room.say("hello")
-            await server.until(lambda: "You said: hello" in server.transcript(times=False), 30)
+            await server.until(lambda: "You said: hello" in server.transcript(times=False), 60)
 
 
 def test_what_is_forbidden_is_refused(tmp_path: Path, calls: Path) -> None:

@@ -54,7 +54,7 @@ class TestTalking:
         async with connected(home, server):
             room = server.dm(ada)
             posting.post(server.world, room.channel, ada, kind=999)
-            await server.until(lambda: texts(server, room), 20)
+            await server.until(lambda: texts(server, room), 60)
             assert "unsupported message: type 999" in texts(server, room)[0]
 
     async def test_rapid_messages_and_their_files_are_answered_together(
@@ -81,7 +81,7 @@ class TestTalking:
         async with connected(home, server):
             room = server.dm(ada)
             room.say(ada, "tell me everything")
-            await server.until(lambda: any(one.files for one in said(server, room)), 20)
+            await server.until(lambda: any(one.files for one in said(server, room)), 60)
             shown = "\n\n".join(texts(server, room))
             assert re.findall(r"Paragraph (\d+)", shown) == [str(number) for number in range(30)]
             assert "That is **all**." in shown

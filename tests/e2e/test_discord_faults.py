@@ -81,7 +81,7 @@ async def reconnected(home: Path, breaks: Callable[[Server], None]) -> tuple[lis
             breaks(server)
             room.say(ada, "meanwhile")
             await answered(server, room, COUNTED, "You said: meanwhile")
-            await server.until(lambda: server.gateway.connected, 10)
+            await server.until(lambda: server.gateway.connected, 60)
             room.say(ada, "and after")
             await answered(server, room, "You said: and after")
             await OnDiscord(server).quiet()
@@ -140,10 +140,10 @@ async def test_without_the_text_of_messages_the_channel_says_so_and_the_others_g
         configure(home, {"discord": OnDiscord(server).table(), "telegram": {**telegram.table(), **keys}}, SCRIPT)
         async with running(home) as daemon:
             telegram.say(person, "still there?")
-            await telegram.until(lambda: telegram.answers(person) == ["You said: still there?"], 20)
+            await telegram.until(lambda: telegram.answers(person) == ["You said: still there?"], 60)
             await server.until(lambda: "Message Content Intent" in daemon.errors)
             telegram.say(person, ",status")
-            await telegram.until(lambda: len(telegram.answers(person)) == 2, 20)
+            await telegram.until(lambda: len(telegram.answers(person)) == 2, 60)
             assert (
                 "discord: refused, and not tried again ([channels.discord] content = " in telegram.answers(person)[-1]
             )
@@ -187,9 +187,9 @@ async def test_of_two_platforms_one_that_is_broken_does_not_hold_up_the_other(
             server.fail("gateway", Html(502), times=10_000)
             server.gateway.drop()
             other.faults.clear()
-            await telegram.until(lambda: telegram.answers(person) == ["You said: to the broken one"], 20)
+            await telegram.until(lambda: telegram.answers(person) == ["You said: to the broken one"], 60)
             server.dm(ada).say(ada, "through the outage")
             telegram.say(person, "go on")
-            await telegram.until(lambda: telegram.answers(person)[-1] == "You said: go on", 20)
+            await telegram.until(lambda: telegram.answers(person)[-1] == "You said: go on", 60)
             server.faults.clear()
             await answered(server, server.dm(ada), "You said: to the good one", "You said: through the outage")

@@ -47,7 +47,7 @@ async def test_odd_messages_are_answered_or_passed_over(server: Server, ada: Use
     async with connected(home, server) as daemon:
         room = server.dm(ada)
         room.say(ada, "@everyone " * 10_000)
-        await server.until(lambda: "".join(texts(server, room)).count("@everyone") == 10_000, 30)
+        await server.until(lambda: "".join(texts(server, room)).count("@everyone") == 10_000, 60)
         assert not any(one.mention_everyone or len(one.content) > 2000 for one in said(server, room))
         begun = len(texts(server, room))
         room.say(ada, "\u200b\u200d\u2060")

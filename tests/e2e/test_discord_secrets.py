@@ -49,7 +49,7 @@ async def test_a_run_with_every_kind_of_failure_shows_no_token(tmp_path: Path) -
         server.fail("gateway", Html(502))
         room = server.dm(ada)
         async with connected(home, server, target=BOT, env={"BUBBOT_MODEL__API_KEY": KEY}) as daemon:
-            await server.until(lambda: server.bot.commands, 20)
+            await server.until(lambda: server.bot.commands, 60)
             server.gateway.odd("MESSAGE_CREATE", {"id": "odd", "channel_id": str(room.id), "content": 7})
             server.gateway.odd("MESSAGE_CREATE", {"no": "channel"})
             for number in range(4):
@@ -61,7 +61,7 @@ async def test_a_run_with_every_kind_of_failure_shows_no_token(tmp_path: Path) -
             await OnDiscord(server).quiet()
             server.gateway.raw("no JSON")
             server.gateway.odd("READY", {})
-            await server.until(lambda: "cannot be read" in daemon.errors, 20)
+            await server.until(lambda: "cannot be read" in daemon.errors, 60)
             interaction = used.token
         tapes = [f"discord:{room.id}", "bubbot/inbox/discord", "bubbot/outbox/discord"]
     shown = await asyncio.gather(*(asyncio.to_thread(run, home, "tape", "show", tape, "--json") for tape in tapes))

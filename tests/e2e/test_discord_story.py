@@ -97,7 +97,7 @@ class Day:
         self.alone.say(self.ada, "what is this?", files=files)
         await self.says(self.alone, 4)
         self.alone.say(self.ada, "write me a program")
-        await self.server.until(lambda: any(one.files for one in said(self.server, self.alone)), 20)
+        await self.server.until(lambda: any(one.files for one in said(self.server, self.alone)), 60)
         await self.says(self.alone, 6)
 
     async def commands(self) -> None:
@@ -105,14 +105,14 @@ class Day:
         now = self.server.slash(self.alone, self.ada, "status")
         await self.server.until(lambda: now.text)
         self.alone.say(self.ada, "count slowly")
-        await self.server.until(lambda: texts(self.server, self.alone)[-1].endswith("…"), 20)
+        await self.server.until(lambda: texts(self.server, self.alone)[-1].endswith("…"), 60)
         later = self.server.slash(self.alone, self.ada, "new")
         await self.server.until(lambda: later.deferred)
-        await self.server.until(lambda: later.text, 20)
+        await self.server.until(lambda: later.text, 60)
         self.alone.say(self.ada, "count slowly, please")
-        await self.server.until(lambda: texts(self.server, self.alone)[-1].endswith("…"), 20)
+        await self.server.until(lambda: texts(self.server, self.alone)[-1].endswith("…"), 60)
         stop = self.server.slash(self.alone, self.ada, "stop")
-        await self.server.until(lambda: any("Stopped." in one for one in texts(self.server, self.alone)), 20)
+        await self.server.until(lambda: any("Stopped." in one for one in texts(self.server, self.alone)), 60)
         await self.server.until(lambda: stop.state == "answered")
         await OnDiscord(self.server).quiet()
 
@@ -120,7 +120,7 @@ class Day:
         """The connection breaks while an answer is written."""
         before = len(texts(self.server, self.alone))
         self.alone.say(self.ada, "count slowly once more")
-        await self.server.until(lambda: texts(self.server, self.alone)[-1].endswith("…"), 20)
+        await self.server.until(lambda: texts(self.server, self.alone)[-1].endswith("…"), 60)
         self.mark(self.alone, "(the connection to the gateway breaks)")
         self.server.gateway.drop()
         self.alone.say(self.ada, "do you hear me?")

@@ -171,7 +171,7 @@ async def _refused_and_back(home: Path, server: Server, room: Gathering, daemon:
     await daemon.quiet(server)
     assert (await status(home, "--quiet"))[0] == 0
     server.fail("getUpdates", Refuse(401, "Unauthorized"), times=10**6)
-    await server.until(lambda: "channel.doubted" in daemon.errors, 20)
+    await server.until(lambda: "channel.doubted" in daemon.errors, 60)
     code, text = await status(home)
     assert (code, text.partition("\n")[0]) == (1, "Not answering: nothing is received from telegram.")
     assert "token was refused by Telegram (401)" in text
@@ -184,7 +184,7 @@ async def _refused_and_back(home: Path, server: Server, room: Gathering, daemon:
     await answered(server, room, "You said: still there?")
     assert (await status(home, "--quiet"))[0] == 0
     server.fail("getUpdates", Refuse(409, "Conflict: terminated by other getUpdates request"), times=2)
-    await server.until(lambda: "second program" in daemon.errors, 20)
+    await server.until(lambda: "second program" in daemon.errors, 60)
     await daemon.quiet(server)
     assert (await status(home, "--quiet"))[0] == 0
     assert "second program" in (await beside(home))["channel.troubled"].cause
@@ -204,7 +204,7 @@ async def test_a_database_that_was_taken_away_is_shown_everywhere_until_it_is_ba
             await daemon.quiet(server)
             (home / "bubbot.db").rename(aside)
             room.say("meanwhile")
-            await server.until(lambda: "store.replaced" in daemon.errors, 20)
+            await server.until(lambda: "store.replaced" in daemon.errors, 60)
             for is_other in (False, True):
                 if is_other:
                     (home / "bubbot.db").write_bytes(aside.read_bytes())

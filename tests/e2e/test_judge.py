@@ -21,14 +21,14 @@ async def test_a_reaction_on_telegram_judges_the_answer_until_it_is_taken_back(t
         async with running(home):
             room = server.private(ada)
             room.say("when does the train leave?")
-            await server.until(lambda: texts(room) == ["Nine o'clock."], 20)
+            await server.until(lambda: texts(room) == ["Nine o'clock."], 60)
             room.react(said(room)[0], "👍")
             room.say("/labels")
-            await server.until(lambda: f"quality 1 👍, by telegram:{ada.id}" in texts(room)[-1], 20)
+            await server.until(lambda: f"quality 1 👍, by telegram:{ada.id}" in texts(room)[-1], 60)
             assert "replaced" not in texts(room)[-1]
             room.react(said(room)[0], None)
             room.say("/labels")
-            await server.until(lambda: len(texts(room)) == 3, 20)
+            await server.until(lambda: len(texts(room)) == 3, 60)
             assert f"quality 1 👍, by telegram:{ada.id} – replaced by #" in texts(room)[-1]
         names = [entry["payload"].get("name") for entry in await asyncio.to_thread(entries, home, f"telegram:{ada.id}")]  # type: ignore[attr-defined]
         assert (names.count("reaction"), names.count("judge/labelled")) == (2, 0)

@@ -98,7 +98,7 @@ async def test_a_first_message_of_which_nobody_heard_becomes_the_answer(
     async with connected(tmp_path / "home", server, target=BOT):
         server.fail(POST, fault)
         room.say(ada, "count slowly")
-        await server.until(lambda: texts(server, room)[-1:] == [COUNTED], 20)
+        await server.until(lambda: texts(server, room)[-1:] == [COUNTED], 60)
     assert texts(server, room) == [COUNTED]
 
 
@@ -109,9 +109,9 @@ async def test_a_server_that_is_away_in_mid_answer_leaves_no_piece(server: Serve
     async with connected(tmp_path / "home", server, target=BOT):
         server.fail(POST, Drop("after"))
         room.say(ada, "count slowly")
-        await server.until(lambda: texts(server, room), 20)
+        await server.until(lambda: texts(server, room), 60)
         server.fail("*", Html(503), times=1_000_000)
-        await server.until(lambda: sum(call.status == 503 for call in server.log) > 5, 30)
+        await server.until(lambda: sum(call.status == 503 for call in server.log) > 5, 60)
         server.faults.clear()
         await server.until(lambda: texts(server, room)[-1:] == [COUNTED], 40)
     assert texts(server, room) == [COUNTED]

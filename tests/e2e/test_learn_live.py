@@ -59,7 +59,7 @@ async def test_nothing_of_a_turn_reaches_the_proxy_before_its_people_allow_it_an
 
             async def ask(text: str, count: int) -> str:
                 room.say(text)
-                await server.until(lambda: len(texts(room)) == count, 20)
+                await server.until(lambda: len(texts(room)) == count, 60)
                 return texts(room)[-1]
 
             assert await ask("zq1 hello", 1) == OWN
@@ -67,7 +67,7 @@ async def test_nothing_of_a_turn_reaches_the_proxy_before_its_people_allow_it_an
             await ask("/consent training yes", 2)
             assert (await ask("zq2 hello", 3)).startswith("answer")
             room.react(said(room)[-1], "👍")
-            await server.until(lambda: [each.reward for each in proxy.sessions[0].calls] == [1.0], 20)
+            await server.until(lambda: [each.reward for each in proxy.sessions[0].calls] == [1.0], 60)
             await ask("/consent training no", 4)
             assert await ask("zq3 hello", 5) == OWN
             assert "zq2" in words_at(proxy)
@@ -86,18 +86,18 @@ async def test_a_group_is_recorded_only_while_everybody_in_the_window_allows_it(
         async with running(home):
             direct, bobs = server.private(ada), server.private(bob)
             direct.say("/consent training yes")
-            await server.until(lambda: len(texts(direct)) == 1, 20)
+            await server.until(lambda: len(texts(direct)) == 1, 60)
 
             async def ask(text: str, who: Any, count: int) -> str:
                 group.say(f"@bubbot_bot {text}", who)
-                await server.until(lambda: len(texts(group)) == count, 20)
+                await server.until(lambda: len(texts(group)) == count, 60)
                 return texts(group)[-1]
 
             assert (await ask("zq1 hello", ada, 1)).startswith("answer")
             assert await ask("zq2 hello", bob, 2) == OWN
             assert await ask("zq3 what did Bob say?", ada, 3) == OWN, "the window has words of Bob"
             bobs.say("/consent training yes")
-            await server.until(lambda: len(texts(bobs)) == 1, 20)
+            await server.until(lambda: len(texts(bobs)) == 1, 60)
             assert (await ask("zq4 and now?", ada, 4)).startswith("answer")
         (session,) = proxy.sessions
         assert session.is_chain, "what was said meanwhile came between, and the second request goes on from the first"
@@ -122,19 +122,19 @@ async def test_words_from_before_the_window_reach_the_proxy_only_if_their_people
         async with running(home):
             direct = server.private(ada)
             direct.say("/consent training yes")
-            await server.until(lambda: len(texts(direct)) == 1, 20)
+            await server.until(lambda: len(texts(direct)) == 1, 60)
             for count, (who, text) in enumerate(
                 [(bob, "the garden is zq2"), (ada, "/new"), (ada, "how is the garden?")], 1
             ):
                 group.say(text if text.startswith("/") else f"@bubbot_bot {text}", who)
-                await server.until(lambda count=count: len(texts(group)) == count, 20)  # type: ignore[misc]
+                await server.until(lambda count=count: len(texts(group)) == count, 60)  # type: ignore[misc]
             assert proxy.bodies == [], "the window began with a command, and nobody knows whose words that repeats"
             assert texts(group)[-1] == OWN
             bobs = server.private(bob)
             bobs.say("/consent training yes")
-            await server.until(lambda: len(texts(bobs)) == 1, 20)
+            await server.until(lambda: len(texts(bobs)) == 1, 60)
             group.say("@bubbot_bot what is in the garden?", ada)
-            await server.until(lambda: len(texts(group)) == 4, 20)
+            await server.until(lambda: len(texts(group)) == 4, 60)
         assert texts(group)[-1] == "answer"
         assert "zq2" in words_at(proxy), "the search found what Bob said before the window"
 

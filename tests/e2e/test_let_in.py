@@ -49,7 +49,7 @@ async def greeted(server: TelegramServer, ada: User) -> Gathering:
     """The chat of an owner, who has written once."""
     room = server.private(ada)
     room.say("hello")
-    await server.until(lambda: len(said(room)) == 1, 30)
+    await server.until(lambda: len(said(room)) == 1, 60)
     return room
 
 
@@ -59,7 +59,7 @@ async def asked(server: TelegramServer, room: Gathering, is_card: Callable[[str]
     def cards() -> list[dict[str, Any]]:
         return [message for message in said(room) if keys(message) and is_card(message["text"])]
 
-    await server.until(lambda: bool(cards()), 30)
+    await server.until(lambda: bool(cards()), 60)
     return cards()[-1]
 
 
@@ -77,16 +77,16 @@ class TestPeople:
             room.say("is there cake?")
             card = await asked(server, owner, lambda text: text.startswith(f"Bob ({bob.id}) wants to talk to me"))
             assert list(keys(card)) == ["Let in", "As admin", "No"]
-            await server.until(lambda: len(said(room)) == 1, 30)
+            await server.until(lambda: len(said(room)) == 1, 60)
             assert "I told my owner" in texts(room)[0]
             room.say("hello?")  # reminded, and no second card
-            await server.until(lambda: len(said(room)) == 2, 30)
+            await server.until(lambda: len(said(room)) == 2, 60)
             owner.press(card["message_id"], keys(card)["Let in"])
-            await server.until(lambda: len(said(room)) == 4 and len(said(owner)) == 3, 30)
+            await server.until(lambda: len(said(room)) == 4 and len(said(owner)) == 3, 60)
             assert texts(room)[2:] == [SAY("let_in"), "You said: is there cake?"]
             assert owner.message(card["message_id"])["text"].endswith("✓ Let in · Ada")
             room.say("thank you")
-            await server.until(lambda: len(said(room)) == 5, 30)
+            await server.until(lambda: len(said(room)) == 5, 60)
             await daemon.quiet(server)
         assert [(one["id"], one["role"], one["name"]) for one in await named(home, "access/granted")] == [
             (str(bob.id), "member", "Bob")
@@ -115,12 +115,12 @@ class TestPeople:
             owner = await greeted(server, ada)
             room.say("is there cake?")
             card = await asked(server, owner, lambda text: "wants to talk" in text)
-            await server.until(lambda: len(said(room)) == 1, 30)
+            await server.until(lambda: len(said(room)) == 1, 60)
         owner.press(card["message_id"], keys(card)["Let in"])
         daemon = await started(home, target=CHILD, arguments=[str(home), point, ""])
         assert await daemon.ended() == KILLED
         async with running(home) as daemon:
-            await server.until(lambda: "You said: is there cake?" in texts(room) and len(said(owner)) >= 3, 30)
+            await server.until(lambda: "You said: is there cake?" in texts(room) and len(said(owner)) >= 3, 60)
             await daemon.quiet(server)
         mark = f"\n\n{SAY('sent_again')}"  # of what was sent just before the kill, and has no receipt
         first = [text for text in texts(room)[1:] if not text.endswith(mark)]
@@ -138,7 +138,7 @@ class TestPeople:
         async with running(home) as daemon:
             await greeted(server, ada)
             room.say("is there cake?")
-            await server.until(lambda: len(said(room)) == 1, 30)
+            await server.until(lambda: len(said(room)) == 1, 60)
             await daemon.quiet(server)
         if way == "shell":
             done = await told_in_shell(home, "access", "grant", "telegram", str(bob.id), "member")
@@ -148,7 +148,7 @@ class TestPeople:
         for _ in range(2):  # and the start after that says nothing more
             server.fail("sendMessage", Html(502))
             async with running(home) as daemon:
-                await server.until(lambda: len(said(room)) == 3, 30)
+                await server.until(lambda: len(said(room)) == 3, 60)
                 await daemon.quiet(server)
             server.faults.clear()
         assert texts(room)[1:] == [SAY("let_in"), "You said: is there cake?"]
@@ -163,7 +163,7 @@ class TestPeople:
             room.say("let me in")
             card = await asked(server, owner, lambda text: "wants to talk" in text)
             owner.press(card["message_id"], keys(card)["No"])
-            await server.until(lambda: len(said(owner)) == 3, 30)
+            await server.until(lambda: len(said(owner)) == 3, 60)
             room.say("please")
             await daemon.quiet(server)
             assert owner.message(card["message_id"])["text"].endswith("✓ No · Ada")
@@ -181,28 +181,28 @@ class TestGroups:
         async with running(home):
             owner, room = await greeted(server, ada), server.supergroup("Family", [ada, bob])
             room.say(call, bob)
-            await server.until(lambda: len(said(room)) == 1, 30)  # the greeting
+            await server.until(lambda: len(said(room)) == 1, 60)  # the greeting
             card = await asked(server, owner, lambda text: text.startswith(f"Ada ({ada.id}) added me to Family"))
             assert list(keys(card)) == ["Everybody may talk", "Only people I know", "Leave"]
             owner.press(card["message_id"], keys(card)["Everybody may talk"])
-            await server.until(lambda: len(said(owner)) == 3, 30)
+            await server.until(lambda: len(said(owner)) == 3, 60)
             assert owner.message(card["message_id"])["text"].endswith("✓ Everybody may talk · Ada")
             assert texts(owner)[2].startswith("Everybody in Family may talk to me now")
             room.say(call, bob)
-            await server.until(lambda: len(said(room)) == 2, 30)
+            await server.until(lambda: len(said(room)) == 2, 60)
         async with running(home):
             room.say(call, bob)
-            await server.until(lambda: len(said(room)) == 3, 30)
+            await server.until(lambda: len(said(room)) == 3, 60)
             owner.say(f"/access_group {room.chat.id} nobody")
-            await server.until(lambda: len(said(owner)) == 4, 30)
+            await server.until(lambda: len(said(owner)) == 4, 60)
             room.say(call, bob)
             room.say(call, ada)
             owner.say("/access_group")
-            await server.until(lambda: len(said(owner)) == 5, 30)
+            await server.until(lambda: len(said(owner)) == 5, 60)
             assert f"Family (telegram:{room.chat.id}): nobody" in texts(owner)[4]
             assert len(said(room)) == 3
             owner.say(f"/access_grant {room.chat.id} member")
-            await server.until(lambda: len(said(owner)) == 6, 30)
+            await server.until(lambda: len(said(owner)) == 6, 60)
             assert f"/access_group telegram:{room.chat.id} everybody" in texts(owner)[5]
         assert [one["audience"] for one in await named(home, "access/group")] == ["everybody", "nobody"]
 
@@ -215,8 +215,8 @@ class TestGroups:
             room.join(server.bot.user, ada)
             card = await asked(server, owner, lambda text: text.startswith(f"Ada ({ada.id}) added me to Family"))
             owner.press(card["message_id"], keys(card)["Leave"])
-            await server.until(lambda: room.chat.member(server.bot.user.id) == "left", 30)
-            await server.until(lambda: len(said(owner)) == 3, 30)
+            await server.until(lambda: room.chat.member(server.bot.user.id) == "left", 60)
+            await server.until(lambda: len(said(owner)) == 3, 60)
             assert texts(owner)[2] == "I left Family."
 
     async def test_a_server_is_opened_by_its_owner_alone_and_left(self, home: Path) -> None:
@@ -226,20 +226,20 @@ class TestGroups:
             on_discord.configured(home, server, owners=[ada.id])
             async with on_discord.connected(home, server):
                 owner.say(ada, "hello")
-                await server.until(lambda: len(on_discord.said(server, owner)) == 1, 30)
+                await server.until(lambda: len(on_discord.said(server, owner)) == 1, 60)
                 room.say(bob, f"{server.bot.mention} is there cake?")
-                await server.until(lambda: len(on_discord.said(server, owner)) == 2, 30)
+                await server.until(lambda: len(on_discord.said(server, owner)) == 2, 60)
                 card = on_discord.said(server, owner)[-1]
                 assert card.content.startswith(f"Bob ({bob.id}) called me on the server Club")
                 labels = {part["label"]: part["custom_id"] for row in card.components for part in row["components"]}
                 server.press(owner, ada, card, labels["Everybody may talk"])
-                await server.until(lambda: len(on_discord.said(server, owner)) == 3, 30)
+                await server.until(lambda: len(on_discord.said(server, owner)) == 3, 60)
                 room.say(bob, f"{server.bot.mention} is there cake?")
-                await server.until(lambda: len(on_discord.said(server, room)) == 1, 30)
+                await server.until(lambda: len(on_discord.said(server, room)) == 1, 60)
                 guild = room.channel.guild
                 assert guild is not None
                 owner.say(ada, f"/access_grant {guild.id} member")
-                await server.until(lambda: len(on_discord.said(server, owner)) == 4, 30)
+                await server.until(lambda: len(on_discord.said(server, owner)) == 4, 60)
                 assert "group discord:" in on_discord.said(server, owner)[-1].content
                 owner.say(ada, f"/access_group {guild.id} leave")
-                await server.until(lambda: server.bot.id not in guild.members, 30)
+                await server.until(lambda: server.bot.id not in guild.members, 60)

@@ -61,18 +61,18 @@ class Scene:
     async def meet(self, daemon: Daemon) -> None:
         """Let the owner write to the bot, so that it knows where to ask, and grant the program the club."""
         self.alone.say("hello")
-        await self.server.until(lambda: "You said: hello" in texts(self.alone), 30)
+        await self.server.until(lambda: "You said: hello" in texts(self.alone), 60)
         await grant(self.home, "mcp", "client-add", EDITOR, self.session, "--send")
         await daemon.quiet(self.server)
 
     async def card(self, number: int = 1) -> dict[str, Any]:
         """Wait for so many cards in the owner's chat; return the newest."""
-        await self.server.until(lambda: len([one for one in said(self.alone) if keys(one)]) >= number, 30)
+        await self.server.until(lambda: len([one for one in said(self.alone) if keys(one)]) >= number, 60)
         return [one for one in said(self.alone) if keys(one)][-1]
 
     async def until_sent(self, text: str = TEXT) -> None:
         """Wait until the club has got a text."""
-        await self.server.until(lambda: text in [each.partition("\n\n(Sent again")[0] for each in texts(self.club)], 30)
+        await self.server.until(lambda: text in [each.partition("\n\n(Sent again")[0] for each in texts(self.club)], 60)
 
     async def facts(self, name: str) -> list[TapeEntry]:
         """The facts of this name on the tape of programs."""
@@ -188,7 +188,7 @@ async def test_a_yes_for_a_program_that_was_removed_sends_nothing(scene: Scene) 
             card = await scene.card()
             await grant(scene.home, "mcp", "client-remove", EDITOR)
             scene.alone.press(card["message_id"], keys(card)["Yes"])
-            await scene.server.until(lambda: "may not send there any more" in str(texts(scene.alone)), 30)
+            await scene.server.until(lambda: "may not send there any more" in str(texts(scene.alone)), 60)
         await daemon.quiet(scene.server)
     assert texts(scene.club) == []
     assert [entry.data["status"] for entry in await scene.facts("mcp/send_ended")] == ["declined"]
@@ -285,7 +285,7 @@ async def test_a_long_message_is_shown_whole_in_a_file(scene: Scene) -> None:
         async with by_stdio(scene.home) as client:
             assert len(text) <= 4_000
             assert await ask(client, text=text) == "waiting"
-            await scene.server.until(lambda: [one for one in said_files(scene.alone) if "document" in one], 30)
+            await scene.server.until(lambda: [one for one in said_files(scene.alone) if "document" in one], 60)
             assert await refused(client, id="n2", text="x" * 4_001)
     asked = await scene.facts("mcp/send_asked")
     assert [entry.data["text"] for entry in asked] == [text]
@@ -340,7 +340,7 @@ async def test_an_erasure_of_the_chat_erases_the_words(scene: Scene) -> None:
             card = await scene.card()
             name = scene.server.bot.user.username
             scene.club.say(f"/reset@{name} erase", scene.ada)
-            await scene.server.until(lambda: len(texts(scene.club)) > 0, 30)
+            await scene.server.until(lambda: len(texts(scene.club)) > 0, 60)
             print(texts(scene.club))
             await daemon.quiet(scene.server)
             assert "was used for a message that was erased" in await refused(client, text="a canary")

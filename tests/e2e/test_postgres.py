@@ -91,7 +91,7 @@ async def test_a_killed_bot_moves_to_a_server_and_back_and_forgets_nothing(
     configured(home, telegram, SLOWLY, owners=[ann.id])
     daemon = await started(home)
     room.say("m01-01")
-    await telegram.until(lambda: telegram.calls("sendChatAction"), 30)  # the turn runs
+    await telegram.until(lambda: telegram.calls("sendChatAction"), 60)  # the turn runs
     await daemon.kill()
     configured(home, telegram, SCRIPT, owners=[ann.id])
 
@@ -101,7 +101,7 @@ async def test_a_killed_bot_moves_to_a_server_and_back_and_forgets_nothing(
     let_live_on(home, database)
     assert f"head {told['head']}" in fine(home, "tape", "verify", "--head", told["head"]).replace("; ", "\n")
     async with running(home):
-        await telegram.until(lambda: ANSWERED.findall(telegram.transcript(times=False)) == ["m01-01"], 30)
+        await telegram.until(lambda: ANSWERED.findall(telegram.transcript(times=False)) == ["m01-01"], 60)
     assert "Likes tea." in fine(home, "memory", "show", "default")
 
     fine(moved.parent, "tape", "copy", database, str(moved))
@@ -109,7 +109,7 @@ async def test_a_killed_bot_moves_to_a_server_and_back_and_forgets_nothing(
     let_live_on(moved, "")
     async with running(moved):
         room.say("m01-02")
-        await telegram.until(lambda: ANSWERED.findall(telegram.transcript(times=False)) == ["m01-01", "m01-02"], 30)
+        await telegram.until(lambda: ANSWERED.findall(telegram.transcript(times=False)) == ["m01-01", "m01-02"], 60)
     assert "Likes tea." in fine(moved, "memory", "show", "default")
     assert "0 altered, 0 missing" in fine(moved, "tape", "verify")
 

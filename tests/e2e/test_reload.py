@@ -44,7 +44,7 @@ async def facts(home: Path) -> list[dict[str, Any]]:
 async def serving(home: Path, server: Server) -> AsyncIterator[Daemon]:
     """A daemon that has read its settings."""
     async with running(home) as daemon:
-        await server.until(lambda: "action=run.started" in daemon.errors, 20)
+        await server.until(lambda: "action=run.started" in daemon.errors, 60)
         yield daemon
 
 
@@ -52,7 +52,7 @@ async def hung_up(daemon: Daemon, server: Server, action: str) -> None:
     """Sends SIGHUP and waits until it has had its effect."""
     seen = daemon.errors.count(f"action={action}")
     daemon.process.send_signal(signal.SIGHUP)
-    await server.until(lambda: daemon.errors.count(f"action={action}") > seen, 20)
+    await server.until(lambda: daemon.errors.count(f"action={action}") > seen, 60)
 
 
 async def test_who_may_speak_changes_under_the_running_channel(tmp_path: Path) -> None:
@@ -64,12 +64,12 @@ async def test_who_may_speak_changes_under_the_running_channel(tmp_path: Path) -
         async with serving(home, server) as daemon:
             rooms[1].say("let me in")
             rooms[0].say("one")
-            await server.until(lambda: "You said: one" in server.transcript(times=False), 20)
+            await server.until(lambda: "You said: one" in server.transcript(times=False), 60)
             began = len(server.calls("getMe"))
             configured(home, server, ECHO, owners=[ada.id], members=[bob.id], pairing=False)
             await hung_up(daemon, server, "config.loaded")
             rooms[1].say("two")
-            await server.until(lambda: "You said: two" in server.transcript(times=False), 20)
+            await server.until(lambda: "You said: two" in server.transcript(times=False), 60)
             assert len(server.calls("getMe")) == began  # the channel was not begun anew
             assert "let me in" not in "".join(OnTelegram(server, {"bob": rooms[1]}).answers("bob"))
         assert [one["name"] for one in await facts(home)] == ["config/loaded", "config/loaded"]
@@ -88,7 +88,7 @@ async def test_the_platform_learns_commands_that_come_with_a_reload(tmp_path: Pa
         club = server.group("Club", [ada])
         configured(home, server, ECHO, owners=[ada.id], groups=[club.id])
         async with serving(home, server) as daemon:
-            await server.until(lambda: "action=telegram.ready" in daemon.errors, 20)
+            await server.until(lambda: "action=telegram.ready" in daemon.errors, 60)
             asked = len(server.calls("getMyCommands"))
             configured(home, server, ECHO, owners=[ada.id], groups=[club.id], debounce=0.06)
             await hung_up(daemon, server, "config.loaded")
@@ -96,9 +96,9 @@ async def test_the_platform_learns_commands_that_come_with_a_reload(tmp_path: Pa
                 file.write("[tools.files]\nenabled = true\n")
             assert len(server.calls("getMyCommands")) == asked  # the commands are the same
             await hung_up(daemon, server, "config.loaded")
-            await server.until(lambda: len(server.calls("getMyCommands")) == 2 * asked, 20)
+            await server.until(lambda: len(server.calls("getMyCommands")) == 2 * asked, 60)
             club.say("/file_undo", ada)
-            await server.until(lambda: "file" in OnTelegram(server, {"club": club}).answers("club")[-1:][0], 20)
+            await server.until(lambda: "file" in OnTelegram(server, {"club": club}).answers("club")[-1:][0], 60)
         assert len(server.calls("setMyCommands")) == asked  # the menu is the same
 
 
@@ -120,7 +120,7 @@ async def test_settings_that_are_wrong_change_nothing_and_say_why(tmp_path: Path
             assert done.returncode == 2
             assert b"[channels.other] kind: No plugin 'telegarm'" in done.stderr
             room.say("still there?")
-            await server.until(lambda: "You said: still there?" in server.transcript(times=False), 20)
+            await server.until(lambda: "You said: still there?" in server.transcript(times=False), 60)
             (home / "config.toml").write_text(good)
             assert await reloaded(home) == "Nothing has changed.\n"
     refused = [one["data"] for one in await facts(home) if one["name"] == "config/refused"]
@@ -142,7 +142,7 @@ async def test_a_turn_under_way_ends_as_it_began_and_the_next_one_goes_by_the_ne
             (home / "config.toml").write_text(changed)
             assert await reloaded(home) == ("Applied: model.script.\nTakes effect at the next start: bot.timezone.\n")
             room.say("two")
-            await server.until(lambda: "You said: two" in server.transcript(times=False), 20)
+            await server.until(lambda: "You said: two" in server.transcript(times=False), 60)
         assert OnTelegram(server, {str(ada.id): room}).answers(str(ada.id)) == ["Slowly: one", "You said: two"]
 
 
@@ -158,13 +158,13 @@ async def test_channels_come_and_go_and_change_their_tokens(tmp_path: Path) -> N
             configure(home, {"telegram": table, "work": {**table, "kind": "telegram", "token": other.token}}, ECHO)
             assert "Restarted channels: work." in await reloaded(home)
             second.say("to the second")
-            await server.until(lambda: "You said: to the second" in server.transcript(times=False), 20)
+            await server.until(lambda: "You said: to the second" in server.transcript(times=False), 60)
             configure(home, {"telegram": {**table, "token": other.token}}, ECHO)
             told = await reloaded(home)
             assert "Restarted channels: telegram." in told
             assert "Stopped channels: work." in told
             second.say("the same bot")
-            await server.until(lambda: "You said: the same bot" in server.transcript(times=False), 20)
+            await server.until(lambda: "You said: the same bot" in server.transcript(times=False), 60)
             first.say("nobody hears this")
             await asyncio.sleep(0.3)
             assert "You said: nobody hears this" not in server.transcript(times=False)
@@ -195,7 +195,7 @@ async def test_nothing_is_lost_or_doubled_while_settings_change_again_and_again(
                 configured(home, server, script, **keys)
                 await hung_up(daemon, server, "config.loaded")
             platform = OnTelegram(server, rooms)
-            await server.until(lambda: all("m4" in "".join(platform.answers(one)) for one in rooms), 20)
+            await server.until(lambda: all("m4" in "".join(platform.answers(one)) for one in rooms), 60)
             await daemon.quiet(server)
         for one in rooms:
             said = "\n".join(platform.answers(one))

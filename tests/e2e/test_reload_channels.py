@@ -44,7 +44,7 @@ async def test_a_token_that_is_refused_refuses_the_reload_and_one_that_is_taken_
             assert b"[channels.work]: " in done.stderr
             assert list(await status(home)) == ["telegram"]
             platform.say(ada, "still there?")
-            await server.until(lambda: platform.answers(ada) == ["You said: still there?"], 20)
+            await server.until(lambda: platform.answers(ada) == ["You said: still there?"], 60)
             configure(home, {"telegram": good, "more": other}, ECHO)
             assert "Restarted channels: more." in await reloaded(home)
             found = await status(home)
@@ -62,15 +62,15 @@ async def test_members_of_a_discord_channel_change_without_a_new_connection(tmp_
         table = {**platform.table(), "debounce": 0, "owners": [int(ada)], "pairing": False}
         configure(home, {"discord": table}, ECHO)
         async with running(home) as daemon:
-            await server.until(lambda: "action=run.started" in daemon.errors and server.gateway.connected, 20)
+            await server.until(lambda: "action=run.started" in daemon.errors and server.gateway.connected, 60)
             platform.say(bob, "let me in")
             platform.say(ada, "one")
-            await server.until(lambda: platform.answers(ada) == ["You said: one"], 20)
+            await server.until(lambda: platform.answers(ada) == ["You said: one"], 60)
             before = [*server.gateway.sessions], [*server.gateway.connections]
             configure(home, {"discord": {**table, "members": [int(bob)]}}, ECHO)
             assert await reloaded(home) == "Applied: channels.discord.members.\n"
             platform.say(bob, "two")
-            await server.until(lambda: platform.answers(bob) == ["You said: two"], 20)
+            await server.until(lambda: platform.answers(bob) == ["You said: two"], 60)
             assert ([*server.gateway.sessions], [*server.gateway.connections]) == before
 
 
@@ -83,14 +83,14 @@ async def test_a_channel_that_goes_in_mid_turn_and_comes_back_answers_once(tmp_p
         configure(home, {"telegram": table}, SLOW)
         async with serving(home, server) as daemon:
             platform.say(ada, "one")
-            await server.until(lambda: server.calls("sendChatAction"), 20)
+            await server.until(lambda: server.calls("sendChatAction"), 60)
             configure(home, {}, SLOW)
             assert "Stopped channels: telegram." in await reloaded(home)
             assert platform.answers(ada) == []
             platform.say(ada, "two")
             configure(home, {"telegram": table}, SLOW)
             assert "Restarted channels: telegram." in await reloaded(home)
-            await server.until(lambda: "Slowly: two" in platform.answers(ada), 30)
+            await server.until(lambda: "Slowly: two" in platform.answers(ada), 60)
             await daemon.quiet(server)
         first, second = platform.answers(ada)
         # Whether the channel that went had begun to send the first one is not known to the one that came.

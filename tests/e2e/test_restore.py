@@ -71,19 +71,19 @@ async def first_life(home: Path, platforms: list[Platform], people: dict[str, st
         for one in platforms:
             one.say(people[one.name], "hello")
         for one in platforms:
-            await one.until(lambda one=one: one.answers(people[one.name]) == ["You said: hello"], 20)  # type: ignore[misc]
+            await one.until(lambda one=one: one.answers(people[one.name]) == ["You said: hello"], 60)  # type: ignore[misc]
             one.say(people[one.name], ",remind in 4s: tea")
         await heard(home, platforms, 2)
         for one in platforms:
             one.say(people[one.name], "a slow one")
         await heard(home, platforms, 3)
         for one in platforms:  # shown by the bot that goes on, which will finish it
-            await one.until(lambda one=one: any(text.endswith("…") for text in one.answers(people[one.name])), 20)  # type: ignore[misc]
+            await one.until(lambda one=one: any(text.endswith("…") for text in one.answers(people[one.name])), 60)  # type: ignore[misc]
         await asyncio.to_thread(fine, home, "backup", str(backup))
         for one in platforms:
             one.say(people[one.name], "after the backup")
         for one in platforms:
-            await one.until(lambda one=one: {*one.answers(people[one.name])} >= LATER, 20)  # type: ignore[misc]
+            await one.until(lambda one=one: {*one.answers(people[one.name])} >= LATER, 60)  # type: ignore[misc]
             await one.quiet()
 
 
@@ -130,7 +130,7 @@ async def second_life(home: Path, platforms: list[Platform], people: dict[str, s
         for one in platforms:
             one.say(people[one.name], "something new")
         for one in platforms:
-            await one.until(lambda one=one: "You said: something new" in one.answers(people[one.name]), 20)  # type: ignore[misc]
+            await one.until(lambda one=one: "You said: something new" in one.answers(people[one.name]), 60)  # type: ignore[misc]
         for one in platforms:
             await one.quiet()
     assert HELD not in daemon.errors.rpartition("run.started")[2]
@@ -153,7 +153,7 @@ async def test_a_bot_released_to_deliver_does_what_was_left_open(tmp_path: Path)
         fine(other, "restore", str(backup))
         fine(other, "restore", "--release", "--deliver")
         async with running(other):
-            await telegram.until(lambda: telegram.answers(ada) == ["Slowly: a slow one"], 20)
+            await telegram.until(lambda: telegram.answers(ada) == ["Slowly: a slow one"], 60)
             await telegram.quiet()
         assert telegram.answers(ada) == ["Slowly: a slow one"]
 

@@ -54,7 +54,7 @@ async def test_a_second_signal_ends_at_once_without_a_traceback_and_nothing_is_l
             assert "Traceback" not in daemon.errors
         configured(home, server, {"default": [{"text": "You said: {text}"}]}, owners=[ada.id])
         async with running(home):
-            await server.until(lambda: "You said: wait for me" in server.transcript(times=False), 20)
+            await server.until(lambda: "You said: wait for me" in server.transcript(times=False), 60)
             await server.until(lambda: daemon.errors.count("action=tape.head") == 2)
     heads = re.findall(r"action=tape\.head .* head=(\S+) ", daemon.errors)
     assert len(heads) == 2

@@ -64,11 +64,11 @@ async def working_day(home: Path) -> str:
         async def say(text: str) -> None:
             before = len(texts(room))
             room.say(text)
-            await server.until(lambda: len(texts(room)) > before, 20)
+            await server.until(lambda: len(texts(room)) > before, 60)
 
         async with running(home, **child(home, start="2026-11-23T07:59:55+00:00")):  # 08:59:55 in Berlin
             await say("remind me every weekday at 9 of the stand-up")
-            await server.until(lambda: texts(room)[-1] == "⏰ Stand-up!", 20)
+            await server.until(lambda: texts(room)[-1] == "⏰ Stand-up!", 60)
             await say("/schedules")
             await say(",schedule.pause stand-up")
         async with running(home, **child(home, start="2026-11-24T07:59:58+00:00")) as daemon:
@@ -77,9 +77,9 @@ async def working_day(home: Path) -> str:
             await say(",schedule.resume stand-up")
             await say(",remind at 10:00: call the dentist")
         async with running(home, **child(home, start="2026-11-24T11:40:00+00:00")):
-            await server.until(lambda: "dentist" in texts(room)[-1] and "due" in texts(room)[-1], 20)
+            await server.until(lambda: "dentist" in texts(room)[-1] and "due" in texts(room)[-1], 60)
         async with running(home, **child(home, start="2026-11-25T07:59:58+00:00")):
-            await server.until(lambda: texts(room)[-1] == "⏰ Stand-up!", 20)
+            await server.until(lambda: texts(room)[-1] == "⏰ Stand-up!", 60)
             await say(",schedule.history stand-up")
         return told(server.transcript(times=False))
 
@@ -151,7 +151,7 @@ async def killed(home: Path, point: str) -> tuple[int | None, list[str]]:
             code = None
         last = await started(home, **child(home))  # type: ignore[arg-type]
         try:
-            await server.until(lambda: bool(texts(room)), 20)
+            await server.until(lambda: bool(texts(room)), 60)
             await settled(home, last, server)
         finally:
             assert await last.end() == 0, last.errors
@@ -208,11 +208,11 @@ async def test_the_shell_plans_with_the_running_bot_and_it_counts_at_once(tmp_pa
             await daemon.quiet(server)
             made = await asyncio.to_thread(run, home, "schedule", "add", session, "in 1s", "--text", "tea")
             assert made.stdout.startswith(b"Scheduled tea "), made.stderr
-            await server.until(lambda: texts(room) == ["⏰ tea"], 20)
+            await server.until(lambda: texts(room) == ["⏰ tea"], 60)
             room.block()
             await asyncio.to_thread(run, home, "schedule", "add", session, "@daily", "--text", "more", "--name", "lost")
             await asyncio.to_thread(run, home, "schedule", "run", "lost")
-            await server.until(lambda: server.calls("sendMessage")[-1].status == 403, 20)
+            await server.until(lambda: server.calls("sendMessage")[-1].status == 403, 60)
             gone = b"its chat cannot be reached any more"
             async with asyncio.timeout(20):
                 while gone not in (await asyncio.to_thread(run, home, "schedule", "history", "lost")).stdout:

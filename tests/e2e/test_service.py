@@ -167,5 +167,5 @@ async def test_a_service_manager_that_is_gone_changes_nothing(tmp_path: Path) ->
         configured(home, server)
         env = {"NOTIFY_SOCKET": str(tmp_path / "nobody"), "WATCHDOG_USEC": "50000"}
         async with running(home, env=env) as daemon:
-            await server.until(lambda: server.calls("getUpdates"), 30)
+            await server.until(lambda: server.calls("getUpdates"), 60)
         assert daemon.errors.count("action=service.untold") == 1

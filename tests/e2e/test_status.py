@@ -100,7 +100,7 @@ async def test_after_so_many_messages_every_number_is_that_and_no_secret_is_told
     async with running(home, env=WATCHED) as daemon:
         for person in people:
             platform.say(person, "platypus")
-        await server.until(lambda: all(platform.answers(person) for person in people), 20)
+        await server.until(lambda: all(platform.answers(person) for person in people), 60)
         await daemon.quiet(server)
         door = Door(daemon)
         found = await door.numbers()
@@ -150,7 +150,7 @@ async def test_in_the_middle_of_a_turn_and_after_a_kill(server: Server, home: Pa
         assert await Door(daemon).get("/ready") == (200, '{"ready": true, "channels": {}}')
         for person in (ada, bob):
             platform.say(person, "/status")
-            await server.until(lambda: platform.answers(person), 20)  # noqa: B023
+            await server.until(lambda: platform.answers(person), 60)  # noqa: B023
         (to_owner,), (to_member,) = platform.answers(ada), platform.answers(bob)
         assert re.match(r"I am answering \(asking the model, \d+ seconds? so far\); nothing waits behind", to_owner)
         assert "\nwork: turns under way: 2; messages waiting: 0;" in to_owner
@@ -167,7 +167,7 @@ async def test_a_refused_channel_is_named_everywhere_and_its_token_nowhere(serve
     table = {**OnTelegram(server).table(), "owners": [42]}
     configure(home, {"telegram": table, "work": {**table, "kind": "telegram", "token": REFUSED}})
     async with running(home, env=WATCHED) as daemon:
-        await server.until(lambda: "channel.refused" in daemon.errors, 20)
+        await server.until(lambda: "channel.refused" in daemon.errors, 60)
         await daemon.quiet(server)
         code, text = await status(home)
         assert code == 1

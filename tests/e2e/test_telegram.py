@@ -71,7 +71,7 @@ def said(room: Gathering) -> list[dict[str, Any]]:
 
 async def answered(server: Server, room: Gathering, *wanted: str) -> None:
     """Waits until these are the last things that bots said in the chat."""
-    await server.until(lambda: texts(room)[-len(wanted) :] == list(wanted), 20)
+    await server.until(lambda: texts(room)[-len(wanted) :] == list(wanted), 60)
 
 
 @dataclass
@@ -214,7 +214,7 @@ class TestPatience:
     async def test_a_long_answer_arrives_whole_with_its_code_as_a_file(self, patient: Site) -> None:
         room = patient.room()
         room.say("tell me everything")
-        await patient.server.until(lambda: any("document" in one for one in said(room)), 20)
+        await patient.server.until(lambda: any("document" in one for one in said(room)), 60)
         shown = "\n\n".join(texts(room))
         assert re.findall(r"Paragraph (\d+)", shown) == [str(number) for number in range(90)]
         assert "That is all." in shown
@@ -403,11 +403,11 @@ class TestWhenThingsGoWrong:
         daemon = await started(home)
         for word in ("one", "two", "three"):
             room.say(word)
-        await server.until(lambda: server.calls("sendChatAction"), 20)  # the turn has begun
+        await server.until(lambda: server.calls("sendChatAction"), 60)  # the turn has begun
         await daemon.kill()
         configured(home, server, **keys)
         async with running(home) as daemon:
-            await server.until(lambda: texts(room), 20)
+            await server.until(lambda: texts(room), 60)
             await daemon.quiet(server)
             assert texts(room) == ["You said: three"]
         assert (starts := [one for one in entries(home, f"telegram:{ada.id}") if _name(one) == "turn/start"])
