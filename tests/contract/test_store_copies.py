@@ -17,6 +17,7 @@ from bubbot.errors import ConfigError, HomeLocked, StoreError, TapeCorrupt
 from bubbot.home import Home, WriterLock
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.stores.copying import CopyCounts
+from bubbot.stores.postgres.backup import read_content
 from bubbot.stores.postgres.store import TAPE_SHARDS, PostgresStore
 from bubbot.stores.postgres.store import open_readonly as open_server_readonly
 from bubbot.stores.postgres.store import open_store as open_server
@@ -162,6 +163,14 @@ async def test_somebody_elses_transaction_on_the_server_does_not_matter(
         back = FileTapes(tmp_path / "back" / "bubbot.db")
         await copied(empty_server, back)
         assert head(back) == head(empty_server) == head(file)
+        store = await open_server_readonly(empty_server.url)
+        heads = [(await store.audit()).head, await store.deployment_head(), read_content(empty_server.url).head]
+        assert {found.partition(":")[2] for found in heads} == {head(file)}, "nobody writes there, so this is all"
+        await store.aclose()
+        writing = await open_server(empty_server.url, salt=CountingSalt(), now=SteppingClock())
+        heads = [(await writing.audit()).head, read_content(empty_server.url).head]
+        assert {found.partition(":")[0] for found in heads} == {"0"}, "another process may be about to commit before"
+        await writing.aclose()
 
 
 async def test_the_number_of_shards_comes_with_the_tapes_and_never_changes(

@@ -10,7 +10,7 @@ from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DeploymentAudit
 from bubbot.stores.audit import AuditRun
 from bubbot.stores.names import DatabaseRows, TapeNameRow, tape_ends, tape_names
-from bubbot.stores.postgres.connections import ThreadReader
+from bubbot.stores.postgres.connections import NOBODY_WRITES, ThreadReader
 from bubbot.stores.postgres.schema import MIGRATIONS, Connection, missing_indexes, wrong_guards
 from bubbot.stores.rows import LARGEST
 from bubbot.tape.chain import AuditFinding, deployment_head, older_head
@@ -49,18 +49,16 @@ class PostgresAuditRun(AuditRun):
                 yield AuditFinding(name, newest, "altered", "the tape says that its end is another one")
 
 
-def audit_all(
-    conn: Connection, only: str | None = None, on_progress: OnProgress = ignore_progress, *, is_quiet: bool = False
-) -> DeploymentAudit:
+def audit_all(conn: Connection, only: str | None = None, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
     """Audit one tape or all, from one state of the database; report the entries whose hashes were checked.
 
-    `is_quiet`: nobody writes meanwhile, so the head is that of all entries. Otherwise it is the newest one that stays as it is,
-    which any other transaction on the server holds back, also one in another database.
+    The head is that at the `final_position`.
     """
     conn.execute(SNAPSHOT)
     try:
-        guards, indexes = wrong_guards(conn), missing_indexes(conn)
         reader = ThreadReader(conn)
+        position = final_position(reader)
+        guards, indexes = wrong_guards(conn), missing_indexes(conn)
         run = PostgresAuditRun(reader, True, tape_names(reader))  # noqa: FBT003 - every version checks names
         begun = [tape for tape in run.names if tape.first_position or tape.archived_from is not None]
         tapes = [tape for tape in begun if only is None or tape.name == only]
@@ -69,29 +67,32 @@ def audit_all(
         if only is None:
             findings += run.check_lone_rows()
             findings += run.check_database_rows(len(MIGRATIONS))
-        position = newest_position(reader) if is_quiet else readable_position(reader)
         head = deployment_head(position, tape_ends(reader, position))
         return DeploymentAudit(len(tapes), count, tuple(findings), head, guards, indexes)
     finally:
         conn.execute("COMMIT")
 
 
-def head_at(conn: Connection, position: int, *, older: bool = False) -> str:
-    """Return the deployment head at this global position; `older`: in the form of version 2 of SQLite's databases."""
+def head_at(conn: Connection, position: int | None, *, older: bool = False) -> str:
+    """Return the deployment head at this global position; `older`: in the form of version 2 of SQLite's databases.
+
+    None: at the `final_position`.
+    """
     conn.execute(SNAPSHOT)
     try:
-        head_of = older_head if older else deployment_head
-        return head_of(min(position, LARGEST), tape_ends(ThreadReader(conn), min(position, LARGEST)))
+        reader = ThreadReader(conn)
+        position = final_position(reader) if position is None else min(position, LARGEST)
+        return (older_head if older else deployment_head)(position, tape_ends(reader, position))
     finally:
         conn.execute("COMMIT")
 
 
-def newest_position(reader: ThreadReader) -> int:
-    """Return the position of the newest entry; 0 without entries."""
-    return int(reader.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
+def final_position(reader: ThreadReader) -> int:
+    """Return the newest position below which nothing can come; 0 without entries.
 
-
-def readable_position(reader: ThreadReader) -> int:
-    """Return the newest position below which nothing can come; 0 without entries."""
-    statement = "SELECT coalesce(max(seq), 0) FROM entries WHERE seq < (SELECT unreadable_position())"
-    return int(reader.execute(statement).fetchone()[0])
+    That is the newest of all if nobody writes. Otherwise any transaction on the server holds it back, also one in another
+    database. It is asked for first in a snapshot, since it says who writes as of now.
+    """
+    (is_quiet,) = reader.execute(NOBODY_WRITES).fetchone()
+    below = "" if is_quiet else " WHERE seq < (SELECT unreadable_position())"
+    return int(reader.execute(f"SELECT coalesce(max(seq), 0) FROM entries{below}").fetchone()[0])

@@ -8,7 +8,7 @@ from bubbot.errors import DatabaseLost, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseContent, TapeHead
 from bubbot.stores.names import tape_ends
-from bubbot.stores.postgres.audit import SNAPSHOT, audit_all, head_at, readable_position
+from bubbot.stores.postgres.audit import SNAPSHOT, audit_all, final_position, head_at
 from bubbot.stores.postgres.connections import ServerAddress, ThreadReader, connect, translated_errors
 from bubbot.stores.postgres.copying import keep_writers_out
 from bubbot.stores.postgres.schema import Connection, check_version, refuse_unguarded
@@ -21,7 +21,7 @@ def read_content(url: str) -> DatabaseContent:
         version = _require_version(conn)
         conn.execute(SNAPSHOT)
         reader = ThreadReader(conn)
-        position = readable_position(reader)
+        position = final_position(reader)
         ends = tape_ends(reader, position)
         label = reader.execute("SELECT value FROM deployment WHERE key = 'workspace'").fetchone()
         heads = sorted((end.name, end.id, end.chain.hex()) for end in ends)

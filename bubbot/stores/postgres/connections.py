@@ -39,6 +39,14 @@ SHARE_WRITING = f"SELECT pg_try_advisory_lock_shared({_WRITING})"
 """Held by each writing connection until it ends, so that a copy finds out that a bot runs; true if it was free."""
 KEEP_WRITERS_OUT = f"SELECT pg_try_advisory_lock({_WRITING})"
 """False if somebody writes; NULL without a schema."""
+NOBODY_WRITES = f"""
+    SELECT NOT EXISTS (
+        SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
+        WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 1 AND pid <> pg_backend_pid()
+            AND (classid::bigint << 32) | objid::bigint = {_WRITING}
+    )
+"""
+"""True if no other connection holds `SHARE_WRITING`, so that what is committed is all there is."""
 _LOST = ("08", "57P")
 """Beginnings of the codes of a server that went away; an error without a code is the client's, who lost it."""
 _DAMAGED = ("XX001", "XX002")

@@ -37,7 +37,7 @@ def read_tapes(url: str, on_progress: OnProgress = ignore_progress) -> Iterator[
             raise StoreUnavailable(f"the database {address} {state}: start the bot on it once")
         working_role(conn, readonly=True)
         keep_writers_out(conn, address)
-        audit = audit_all(conn, on_progress=on_progress, is_quiet=True)
+        audit = audit_all(conn, on_progress=on_progress)
         conn.execute(SNAPSHOT)
         reader = ThreadReader(conn)
         yield TapesToCopy(reader, partial(read_blobs, reader), fork_order="opened"), audit
@@ -55,7 +55,7 @@ def audit_server(url: str, on_progress: OnProgress = ignore_progress) -> Deploym
     address = ServerAddress(url)
     with translated_errors(), closing(connect(address, readonly=True)) as conn:
         keep_writers_out(conn, address)
-        return audit_all(conn, on_progress=on_progress, is_quiet=True)
+        return audit_all(conn, on_progress=on_progress)
 
 
 def keep_writers_out(conn: Connection, address: ServerAddress) -> None:

@@ -450,7 +450,7 @@ class PostgresStore:
 
     async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
         if position is None:
-            position = await self.newest_position()
+            await self._wait_for_own_commits()
         return await self._read_through(partial(head_at, position=position, older=older))
 
     async def measure_size(self) -> DatabaseSize:
