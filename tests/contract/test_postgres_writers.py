@@ -108,23 +108,6 @@ async def test_a_reader_of_positions_misses_nothing_that_is_committed_later(post
 
 
 @pytest.mark.law("T4")
-async def test_a_long_transaction_of_another_program_is_waited_for_once(
-    postgres_address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stores, "OWN_COMMIT_SECONDS", 0.2)
-    async with opened(postgres_address) as store:
-        before = await store.newest_position()
-        with psycopg.connect(postgres_address) as conn:
-            conn.execute("SELECT pg_current_xact_id()")
-            await store.append([notes("one")])
-            assert await store.newest_position() == before
-            monkeypatch.setattr(stores, "OWN_COMMIT_SECONDS", 10_000.0)
-            async with asyncio.timeout(30):
-                assert await store.read_after(0, 10) == []
-        assert await store.newest_position() > before
-        assert [found.entry.payload["content"] for found in await store.read_after(0, 10)] == ["one"]
-
-
 async def test_a_conflict_between_processes_is_one(postgres_address: str) -> None:
     async with opened(postgres_address) as one, opened(postgres_address) as two:
         ends = await asyncio.gather(
@@ -411,3 +394,22 @@ async def test_what_a_silent_writer_began_is_rolled_back_and_others_go_on(postgr
             finally:
                 await conn.close()
         assert len(await texts(other)) == 4
+
+
+async def test_a_long_transaction_of_another_program_is_waited_for_once(
+    own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a server of its own: transactions of other tests would be other ones to wait for."""
+    address = own_server.address(TEMPLATE, OWNER)
+    monkeypatch.setattr(stores, "OWN_COMMIT_SECONDS", 0.2)
+    async with opened(address) as store:
+        before = await store.newest_position()
+        with psycopg.connect(address) as conn:
+            conn.execute("SELECT pg_current_xact_id()")
+            await store.append([notes("one")])
+            assert await store.newest_position() == before
+            monkeypatch.setattr(stores, "OWN_COMMIT_SECONDS", 10_000.0)
+            async with asyncio.timeout(30):
+                assert await store.read_after(0, 10) == []
+        assert await store.newest_position() > before
+        assert [found.entry.payload["content"] for found in await store.read_after(0, 10)] == ["one"]

@@ -79,7 +79,8 @@ class ConnectionPool:
         """Lend a connection, without a transaction, for the block. Raise `ServerLost` or another `StoreError`."""
         try:
             async with self._places:
-                await self._pool.open()
+                if self._pool.closed:
+                    await self._pool.open()
                 async with self._pool.connection() as conn:
                     yield conn
         except PoolClosed as error:
