@@ -12,8 +12,10 @@ import shutil
 import signal
 import sqlite3
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import hypothesis
@@ -32,6 +34,8 @@ PROOF_TIMEOUT_SECONDS = 3600
 """How long one test of the long versions may take."""
 GC_THRESHOLDS = (20_000, 20, 50)
 """How seldom garbage is collected: at the usual 700 it took a twelfth of a unit test, with hypothesis, which counts it."""
+REAPING_SECONDS = 5.0
+"""How long after its test an ended process may wait for the thread that waits for it."""
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 1 << 30
 """Room that must be free in memory before the files of tests go there; a run needs a third of it at most."""
@@ -111,6 +115,31 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     chosen = [name for name in config.args if name.partition("::")[0].endswith(".py")]
     processors = os.cpu_count() or 1
     return 0 if chosen else processors if config.getoption("--proof") else min(8, 2 * processors)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Fail a test that leaves an ended process unwaited for: it would be a stranger among the children of a later one."""
+    result = yield
+    deadline = time.monotonic() + REAPING_SECONDS
+    while ended := _list_ended_children():
+        if time.monotonic() > deadline:
+            pytest.fail(f"nobody waited for ended processes: {ended}", pytrace=False)
+        time.sleep(0.01)
+    return result
+
+
+def _list_ended_children() -> list[str]:
+    """Describe the zombies of this process, each as in `/proc/PID/stat`."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # a thread that ended
+            for pid in (task / "children").read_text().split():
+                with suppress(OSError):
+                    stat = Path(f"/proc/{pid}/stat").read_text()
+                    if stat.rpartition(")")[2].split()[0] == "Z":
+                        found.append(stat[:60])
+    return found
 
 
 def pytest_report_header(config: pytest.Config) -> str:

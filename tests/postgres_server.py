@@ -90,17 +90,17 @@ def _version(folder: Path) -> int:
 
 
 @contextmanager
-def shared_server(run_folder: Path, programs: Path, *settings: str) -> Iterator[PostgresServer]:
+def shared_server(run_folder: Path, programs: Path) -> Iterator[PostgresServer]:
     """Hold the server of a run: the first process of the run to ask starts it, the end of the last one ends it.
 
-    `run_folder` is a folder that all processes of the run know; `settings` are further ones of the server, `name=value`.
+    `run_folder` is a folder that all processes of the run know.
     """
     state = run_folder / "postgres.json"
     with (run_folder / "postgres.start").open("w") as starting, (run_folder / "postgres.users").open("a+") as users:
         fcntl.lockf(starting, fcntl.LOCK_EX)
         fcntl.lockf(users, fcntl.LOCK_SH)  # waits if the watcher is just ending a server, which then is no longer noted
         if not state.exists():
-            _start_watcher(run_folder, programs, *settings)
+            _start_watcher(run_folder, programs)
         fcntl.lockf(starting, fcntl.LOCK_UN)
         yield PostgresServer(**json.loads(state.read_text(encoding="utf-8")))
 
@@ -137,11 +137,11 @@ def copied_database(server: PostgresServer | BreakableServer, template: str = TE
             conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def _start_watcher(run_folder: Path, programs: Path, *settings: str) -> None:
+def _start_watcher(run_folder: Path, programs: Path) -> None:
     error = run_folder / "postgres.log"
     with error.open("w") as log:
         watcher = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, run_folder, programs, *settings],
+            [sys.executable, "-I", "-S", __file__, run_folder, programs],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -155,7 +155,7 @@ def _start_watcher(run_folder: Path, programs: Path, *settings: str) -> None:
     watcher.returncode = 0  # it outlives this process, and nobody waits for it
 
 
-def _watch(run_folder: Path, programs: Path, *settings: str) -> None:
+def _watch(run_folder: Path, programs: Path) -> None:
     """Start a server, say so, and end it once nobody uses it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     root = os.environ.get("PYTEST_DEBUG_TEMPROOT")
@@ -167,7 +167,7 @@ def _watch(run_folder: Path, programs: Path, *settings: str) -> None:
     server: subprocess.Popen[bytes] | None = None
     try:
         _run([programs / "initdb", "-D", data, "-U", SUPERUSER, *_INIT], **user)
-        server = _start(programs, folder, *settings, **user)
+        server = _start(programs, folder, **user)
         found = {"folder": str(folder), "pid": server.pid, "programs": str(programs)}
         state.with_suffix(".new").write_text(json.dumps(found), encoding="utf-8")
         state.with_suffix(".new").rename(state)
@@ -327,4 +327,4 @@ def without_savepoint(statement: str) -> str:
 
 
 if __name__ == "__main__":
-    _watch(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
+    _watch(Path(sys.argv[1]), Path(sys.argv[2]))

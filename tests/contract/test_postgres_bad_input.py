@@ -26,7 +26,14 @@ from bubbot.settings.sections import StoreSettings
 from bubbot.stores.postgres.connections import ServerAddress
 from bubbot.stores.postgres.store import open_store
 from tests.doubles import CountingSalt, SteppingClock
-from tests.postgres_server import SUPERUSER, PostgresServer, find_programs, make_template, shared_server
+from tests.postgres_server import (
+    SUPERUSER,
+    BreakableServer,
+    PostgresServer,
+    breakable_server,
+    find_programs,
+    make_template,
+)
 from tests.tapes import notes, texts
 
 PASSWORD = "Wa1ru5/secret"
@@ -132,16 +139,16 @@ def test_a_database_in_another_encoding_is_refused(postgres_server: PostgresServ
 
 
 @pytest.fixture(scope="module")
-def careless_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+def careless_server() -> Iterator[BreakableServer]:
     """A server with fsync off."""
     programs = find_programs()
     assert programs is not None
-    with shared_server(tmp_path_factory.mktemp("careless"), programs, "fsync=off") as server:
+    with breakable_server(programs, "fsync=off") as server:
         make_template(server)
         yield server
 
 
-def test_a_server_that_does_not_write_through_is_refused(careless_server: PostgresServer) -> None:
+def test_a_server_that_does_not_write_through_is_refused(careless_server: BreakableServer) -> None:
     address = careless_server.address("bubbot_template", "owner")
     said = opening(address)
     assert (

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pwd
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -26,10 +22,10 @@ from tests.postgres_server import (
     OWNER,
     SUPERUSER,
     TEMPLATE,
-    PostgresServer,
+    BreakableServer,
+    breakable_server,
     find_programs,
     make_template,
-    shared_server,
 )
 from tests.tapes import batch, note, notes, texts, whole
 
@@ -300,36 +296,17 @@ async def test_a_group_takes_two_ways_to_the_server_whatever_its_size(
         assert (ways, await store.head("out")) == (4, 40)
 
 
-def control(server: PostgresServer, *action: str) -> None:
-    """Run `pg_ctl` as the user of the server."""
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        other = pwd.getpwnam("nobody")
-        user = {"user": other.pw_uid, "group": other.pw_gid, "extra_groups": ()}
-    command = [f"{server.programs}/pg_ctl", "-D", f"{server.folder}/data", "-l", f"{server.folder}/log", "-w", *action]
-    subprocess.run(
-        command,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        **user,
-    )
-
-
 @pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[PostgresServer]:
+def own_server() -> Iterator[BreakableServer]:
     """A server for one test alone, which may crash it."""
     programs = find_programs()
     assert programs is not None
-    with shared_server(tmp_path, programs) as server:
+    with breakable_server(programs) as server:
         make_template(server)
         yield server
-        control(server, "stop", "-m", "immediate")  # the watcher knows only the first one
 
 
-async def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(own_server: PostgresServer) -> None:
+async def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(own_server: BreakableServer) -> None:
     address = own_server.address(TEMPLATE, OWNER)
     async with opened(address, room_retry=0.05) as store:
         acknowledged: list[str] = []
@@ -350,7 +327,7 @@ async def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(ow
             for _ in range(3):
                 seen = len(acknowledged)
                 await more(seen)
-                await asyncio.to_thread(control, own_server, "restart", "-m", "immediate")
+                await asyncio.to_thread(own_server.restart)
             seen = len(acknowledged)
             await more(seen)
             is_over.set()
@@ -397,7 +374,7 @@ async def test_what_a_silent_writer_began_is_rolled_back_and_others_go_on(postgr
 
 
 async def test_a_long_transaction_of_another_program_is_waited_for_once(
-    own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    own_server: BreakableServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a server of its own: transactions of other tests would be other ones to wait for."""
     address = own_server.address(TEMPLATE, OWNER)

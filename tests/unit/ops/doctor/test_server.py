@@ -28,7 +28,6 @@ from tests.postgres_server import (
     find_programs,
     make_template,
     replica_of,
-    shared_server,
 )
 
 
@@ -126,10 +125,10 @@ def test_another_encoding_is_a_problem(postgres_server: PostgresServer, home: Ho
 
 
 @pytest.fixture
-def careless_address(tmp_path: Path) -> Iterator[str]:
+def careless_address() -> Iterator[str]:
     programs = find_programs()
     assert programs is not None
-    with shared_server(tmp_path, programs, "fsync=off") as server:
+    with breakable_server(programs, "fsync=off") as server:
         make_template(server)
         with copied_database(server) as address:
             yield address
