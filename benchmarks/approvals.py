@@ -68,7 +68,7 @@ class GateBench:
         """Measure microseconds of processor time for a decision."""
         assert self.bot is not None
         assert self.bot.features.approvals is not None
-        (around,) = self.bot.features.approvals.feature().around_tool
+        (around,) = self.bot.features.approvals.feature().around.tool
 
         async def run(_call: ToolInvocation) -> ToolOutput:
             return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
@@ -146,6 +146,53 @@ class Kernel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Around:
+    """What a feature puts around the work of a turn. Middleware is a callable of a value and the next one, outermost first.
+
+    Attributes:
+        turn: wraps what answers a turn.
+        model: wraps each call of a model.
+        tool: wraps each call of a tool.
+        delivery: wraps each attempt to send a part of a message, for features that stay when settings change.
+        before_step: called before the request of each step of a turn is built; what it appends to the turn's tape is shown
+            in that request, such as evidence.
+        withholds: return true for evidence that a turn must not be shown now, though a grant covers it.
+    """
+
+    turn: Sequence[AroundTurn] = ()
+    model: Sequence[AroundModel] = ()
+    tool: Sequence[AroundTool] = ()
+    delivery: Sequence[AroundDelivery] = ()
+    before_step: Sequence[BeforeStep] = ()
+    withholds: Sequence[Withholds] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifecycle:
+    """What a feature does while the bot starts, runs, takes new settings and ends, for features that stay then.
+
+    Attributes:
+        lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
+        on_recovered: called at a start, once it is known what an earlier process left open; what is merged when a session
+            is taken up comes to `on_merged`.
+        background: coroutines that run while a daemon runs, by name; each is restarted if it fails. If several daemons share
+            the tapes, one of them runs each.
+        background_everywhere: those that every daemon runs, because they serve what only its process knows.
+        prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`. A package gets its section, a
+            feature of bubbot all settings.
+        renew: builds the feature under the settings in force, which then holds nothing that they switch off; None if it
+            depends on none.
+    """
+
+    lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
+    on_recovered: Callable[[], Awaitable[None]] | None = None
+    background: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    background_everywhere: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    prepare: Callable[[Any], Awaitable[Apply]] | None = None
+    renew: Callable[[], Feature] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Feature:
     """What a feature adds. Every field but the name may be left out.
 
@@ -157,26 +204,11 @@ class Feature:
         prompt: sections of the system prompt, and rules about its tools in the runtime contract, as texts.
         sources: sources of turns that nobody typed, by the origin of their inbounds.
         traces: tapes with texts of sessions, which an erasure of a session has to reach.
-        around_turn: wraps what answers a turn.
-        around_model: wraps each call of a model.
-        around_tool: wraps each call of a tool.
-        around_delivery: wraps each attempt to send a part of a message, for features that stay when settings change.
-        before_step: called before the request of each step of a turn is built; what it appends to the turn's tape is shown
-            in that request, such as evidence.
-        withholds: return true for evidence that a turn must not be shown now, though a grant covers it.
+        around: what it puts around turns, calls of models and tools, and deliveries.
         on_merged: called with the entries of each merged turn, those of interrupted turns included.
-        lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
-        on_recovered: called at a start, once it is known what an earlier process left open; what is merged when a session
-            is taken up comes to `on_merged`.
-        background: coroutines that run while a daemon runs, by name; each is restarted if it fails. If several daemons share
-            the tapes, one of them runs each.
-        background_everywhere: those that every daemon runs, because they serve what only its process knows.
+        lifecycle: what it does at a start, beside the turns, with new settings and at the end.
         health: reports its health, without I/O, for features that stay when settings change.
         metrics: the metrics whose values its health has.
-        prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`. A package gets its section, a
-            feature of bubbot all settings.
-        renew: builds the record under the settings in force, which then holds nothing that they switch off; None if it
-            depends on none.
     """
 
     name: str
@@ -186,31 +218,23 @@ class Feature:
     prompt: Sequence[PromptSection | str] = ()
     sources: Mapping[str, TurnSource] = field(default_factory=dict)
     traces: Sequence[str] = ()
-    around_turn: Sequence[AroundTurn] = ()
-    around_model: Sequence[AroundModel] = ()
-    around_tool: Sequence[AroundTool] = ()
-    around_delivery: Sequence[AroundDelivery] = ()
-    before_step: Sequence[BeforeStep] = ()
-    withholds: Sequence[Withholds] = ()
+    around: Around = Around()
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
-    lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
-    on_recovered: Callable[[], Awaitable[None]] | None = None
-    background: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
-    background_everywhere: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
+    lifecycle: Lifecycle = Lifecycle()
     health: Callable[[HealthContext], FeatureHealth] | None = None
     metrics: Sequence[MetricSpec] = ()
-    prepare: Callable[[Any], Awaitable[Apply]] | None = None
-    renew: Callable[[], Feature] | None = None
 
     @property
     def parts_that_last(self) -> list[str]:
-        """The fields that it has and that only a feature may have that stays when settings change."""
-        return [name for name in _LASTING_FIELDS if getattr(self, name)]
-
-
-_LASTING_FIELDS = (
-    "traces", "around_delivery", "lifespan", "on_recovered", "background", "background_everywhere", "health", "metrics", "prepare", "renew",
-)  # fmt: skip
+        """The parts that it has and that only a feature may have that stays when settings change."""
+        parts = {
+            "traces": self.traces,
+            "around.delivery": self.around.delivery,
+            "health": self.health,
+            "metrics": self.metrics,
+        }
+        parts |= {field.name: getattr(self.lifecycle, field.name) for field in fields(self.lifecycle)}
+        return [name for name, part in parts.items() if part]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from bubbot.app.reading_on import find_shared
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
@@ -86,7 +86,7 @@ async def opened(
 
 def metering(budget: Budget, meter: BudgetMeter | None = None) -> Feature:
     """A feature that keeps model calls within this budget."""
-    return Feature(name="budget", around_model=((meter or BudgetMeter(budget)).around_model,))
+    return Feature(name="budget", around=Around(model=((meter or BudgetMeter(budget)).around_model,)))
 
 
 async def spend(

@@ -22,7 +22,7 @@ from random import Random
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
 from bubbot.errors import ModelOverflow
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import make_retrieval
 from bubbot.middleware import CallNext
@@ -287,7 +287,7 @@ def recalling_by_meaning(index: PassageIndex) -> tuple[ContextStrategies, Callab
         return await call_next(turn)
 
     strategies = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: 250, meaning.find))
-    return strategies, lambda: [Feature(name="follow", around_turn=(follow,))]
+    return strategies, lambda: [Feature(name="follow", around=Around(turn=(follow,)))]
 
 
 def _open_nothing(name: str) -> TapeService:

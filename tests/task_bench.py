@@ -13,7 +13,7 @@ from typing import Any
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.arguments.fields import NoArguments
 from bubbot.command import make_tools
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.tasks.commands import TaskCommands
@@ -183,9 +183,7 @@ async def running_tasks(
         tools=make_tools(TaskCommands, lambda: commands, task_resume=OPTIONS["task_resume"]),
         sources={TASK_ORIGIN: turns, JOB_TASK_ORIGIN: turns},
         traces=(TASKS_TAPE,),
-        around_turn=(turns.around_turn,),
-        around_model=(runs.nodes.around_model,),
-        around_tool=(runs.nodes.around_tool,),
+        around=Around(turn=(turns.around_turn,), model=(runs.nodes.around_model,), tool=(runs.nodes.around_tool,)),
         on_merged=(runs.apply_merge,),
     )
 
@@ -203,9 +201,9 @@ async def running_tasks(
         bench.line.open_gate(bench.app, Texts(), decide_press=approvals.decide_press)
         directory.join(bench.line, _ignore_unreachable)
         await runs.load()
-        assert feature.on_recovered is not None
+        assert feature.lifecycle.on_recovered is not None
         open_work = await bench.find_open_work()
-        await feature.on_recovered()
+        await feature.lifecycle.on_recovered()
         await bench.deliverer.resume(queued=True)
         bench.line.resume(open_work)
         for session in open_work.sessions:

@@ -50,7 +50,7 @@ async def traced(
 async def exporting(bot: Bot, *, begun: bool = True) -> AsyncIterator[None]:
     """Run the export for the block, as a daemon runs it. `begun`: wait until it is on."""
     (feature,) = [feature for feature in bot.features.lasting if feature.name == "otel"]
-    tasks = [asyncio.ensure_future(work()) for work in feature.background.values()]
+    tasks = [asyncio.ensure_future(work()) for work in feature.lifecycle.background.values()]
     try:
         if begun:
             await until(lambda: facts(bot))

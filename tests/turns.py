@@ -408,7 +408,7 @@ async def _bench(
         now=clock,
         create_task=group.create_task,
         wait_for_room=options.has_room,
-        around_delivery=[around for feature in options.features for around in feature.around_delivery],
+        around_delivery=[around for feature in options.features for around in feature.around.delivery],
     )
     if options.rules is None:
         line.link = replace(line.link, role=options.role_of or (lambda _: options.role))
@@ -444,7 +444,7 @@ async def _bench(
         sources={origin: source for feature in features for origin, source in feature.sources.items()},
         intake=options.intake,
         gate=options.rates,
-        around_turn=[around for feature in features for around in feature.around_turn],
+        around_turn=[around for feature in features for around in feature.around.turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
         agents=find_agents(features),
     )
@@ -554,7 +554,7 @@ def _parts(
         choices=[choice.chosen],
         find_heads=head_finder(options.read_session),
         sources=replace(options.compose.sources, find_heads=head_finder(options.read_session)),
-        withholds=[withholds for feature in features for withholds in feature.withholds],
+        withholds=[withholds for feature in features for withholds in feature.around.withholds],
     )
     tools = ToolList(found)
     composer: RequestComposer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)
@@ -562,7 +562,7 @@ def _parts(
         tools,
         options.calls,
         options.show or PreviewSink({}),
-        around_tool=[around for feature in features for around in feature.around_tool],
+        around_tool=[around for feature in features for around in feature.around.tool],
     )
     steps = ModelRunner(
         composer,
@@ -571,8 +571,8 @@ def _parts(
         lambda: 0.0,
         options.show or PreviewSink({}),
         lessons=options.lessons,
-        list_around_model=lambda: [around for feature in features for around in feature.around_model],
-        before_step=[prepare_step for feature in features for prepare_step in feature.before_step],
+        list_around_model=lambda: [around for feature in features for around in feature.around.model],
+        before_step=[prepare_step for feature in features for prepare_step in feature.around.before_step],
     )
 
     async def has_model(_: Turn) -> bool:

@@ -36,7 +36,7 @@ WRONG, RIGHT = script(capital="Rome", river="Seine"), script(capital="Paris", ri
 def find_weights_feature(bot: Bot) -> WeightsFeature:
     """Return the feature of a bot."""
     (found,) = [each for each in bot.features.lasting if each.name == "learn.weights"]
-    run: Any = found.background["exports and newer weights"]
+    run: Any = found.lifecycle.background["exports and newer weights"]
     feature: WeightsFeature = run.__self__
     return feature
 

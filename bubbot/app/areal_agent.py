@@ -25,7 +25,7 @@ from bubbot.app.models import open_endpoint_model
 from bubbot.app.settings import build_settings, load
 from bubbot.app.tapes import new_id, now
 from bubbot.errors import ConfigError, ModelError, ToolFailed
-from bubbot.feature import Feature, FeatureFactory, Kernel
+from bubbot.feature import Around, Feature, FeatureFactory, Kernel
 from bubbot.formatting import clean, show_value
 from bubbot.home import Home
 from bubbot.middleware import CallNext, ModelCall, ToolInvocation
@@ -243,7 +243,7 @@ class BubbotAgent:
             ready.set_exception(error)
 
     def _feature(self, _kernel: Kernel) -> Feature:
-        return Feature(name=FEATURE, around_model=(self._around_model,), around_tool=(self._around_tool,))
+        return Feature(name=FEATURE, around=Around(model=(self._around_model,), tool=(self._around_tool,)))
 
     def _open_model(self, inference: object) -> Model | None:
         if inference is None:

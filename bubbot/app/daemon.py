@@ -84,8 +84,8 @@ class Daemon:
             return []
         shared, works = find_shared(self.bot.base_store), dict[str, Callable[[], Awaitable[None]]]()
         for feature in self.bot.features.lasting:
-            works |= feature.background_everywhere
-            for name, work in feature.background.items():
+            works |= feature.lifecycle.background_everywhere
+            for name, work in feature.lifecycle.background.items():
                 works[name] = work if shared is None else partial(shared.keep, f"{feature.name}: {name}", work)
         if shared is not None:
             works["reading on"] = self.bot.features.reader.run

@@ -337,7 +337,7 @@ class BotFeatures:
     @property
     def around_delivery(self) -> list[AroundDelivery]:
         """Middleware around deliveries of the lasting features: channels keep it when the settings change."""
-        return [around for feature in self.lasting for around in feature.around_delivery]
+        return [around for feature in self.lasting for around in feature.around.delivery]
 
     def build(
         self,
@@ -361,7 +361,9 @@ class BotFeatures:
         self._models = models.sessions
         self._list_tools, self._judging = list_tools, settings.section(JudgeSettings)
         kernel = replace(self._kernel, recompose=recompose)
-        self._lasting = {name: feature.renew() if feature.renew else feature for name, feature in self._lasting.items()}
+        self._lasting = {
+            name: renew() if (renew := each.lifecycle.renew) else each for name, each in self._lasting.items()
+        }
         made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
                 models=models.sessions,
@@ -414,7 +416,7 @@ class BotFeatures:
         self._leave_out_clashes(own)
         packages = (feature for feature in self.lasting if feature.name not in FEATURES)
         features = [*self.reader.features(), *packages, *own]
-        self.around_model = tuple([around for feature in features for around in feature.around_model])
+        self.around_model = tuple([around for feature in features for around in feature.around.model])
         return features
 
     def _can_run_programs(self, turn: Turn) -> bool:
@@ -489,22 +491,22 @@ class BotFeatures:
     @property
     def fixed_sections(self) -> list[str]:
         """The sections of features that cannot change while the bot runs."""
-        return [name for name, feature in self._lasting.items() if feature.prepare is None]
+        return [name for name, feature in self._lasting.items() if feature.lifecycle.prepare is None]
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """Enter the lifespans of the features in order; leave them in reverse."""
         async with AsyncExitStack() as stack:
             for feature in self.lasting:
-                if feature.lifespan is not None:
-                    await stack.enter_async_context(feature.lifespan())
+                if feature.lifecycle.lifespan is not None:
+                    await stack.enter_async_context(feature.lifecycle.lifespan())
             yield
 
     async def on_recovered(self) -> None:
         """Notify the features that the start has found the work an earlier process left open."""
         for feature in self.lasting:
-            if feature.on_recovered is not None:
-                await feature.on_recovered()
+            if feature.lifecycle.on_recovered is not None:
+                await feature.lifecycle.on_recovered()
 
     async def decide_press(self, inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:
         """Answer a pressed approval card; None if the button does not belong to one. See `DecidePress`."""
@@ -578,10 +580,10 @@ async def _compose_answerable(compose: Callable[[Turn], Awaitable[ComposedReques
 
 async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:
     """Let a feature check new settings. Raise `ConfigError`, also if its code fails: the bot keeps the old ones."""
-    if feature.prepare is None:
+    if feature.lifecycle.prepare is None:
         return lambda: None
     try:
-        return await feature.prepare(settings)
+        return await feature.lifecycle.prepare(settings)
     except BubbotError:
         raise
     except Exception as error:

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
@@ -30,7 +30,7 @@ from bubbot.errors import (
     StrategyFailed,
     ToolSignal,
 )
-from bubbot.feature import Apply, Feature
+from bubbot.feature import Apply, Around, Feature, Lifecycle
 from bubbot.log import redact
 from bubbot.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
 from bubbot.ports.channel import Inbound, Outbound, Receipt, Role
@@ -145,25 +145,42 @@ class FeatureGuard:
             return None
 
     def _wrap(self, feature: Feature) -> Feature:
-        around = self._around
-        return replace(
+        around, guard, lifecycle = feature.around, self._around, feature.lifecycle
+        lifespan, recovered, prepare, renew = (
+            lifecycle.lifespan, lifecycle.on_recovered, lifecycle.prepare, lifecycle.renew,
+        )  # fmt: skip
+        wrapped = replace(
             feature,
-            on_recovered=partial(self.notify, "on_recovered", feature.on_recovered) if feature.on_recovered else None,
             tools=[self._tool(tool) for tool in feature.tools],
             prompt=[part if isinstance(part, str) else self._section(part) for part in feature.prompt],
             sources={origin: GuardedSource(self, source) for origin, source in feature.sources.items()},
-            around_turn=[around("around_turn", each, TurnOutcome) for each in feature.around_turn],
-            around_model=[around("around_model", each, ModelReply) for each in feature.around_model],
-            around_tool=[around("around_tool", each, str, RerunModel) for each in feature.around_tool],
-            around_delivery=[self._delivery(each) for each in feature.around_delivery],
-            before_step=[partial(self.notify, "before_step", each) for each in feature.before_step],
-            withholds=[partial(self._withhold, each) for each in feature.withholds],
+            around=Around(
+                turn=[guard("around.turn", each, TurnOutcome) for each in around.turn],
+                model=[guard("around.model", each, ModelReply) for each in around.model],
+                tool=[guard("around.tool", each, str, RerunModel) for each in around.tool],
+                delivery=[self._delivery(each) for each in around.delivery],
+                before_step=[partial(self.notify, "before_step", each) for each in around.before_step],
+                withholds=[partial(self._withhold, each) for each in around.withholds],
+            ),
             on_merged=[partial(self.notify, "on_merged", each) for each in feature.on_merged],
-            lifespan=partial(self._lifespan, feature.lifespan) if feature.lifespan else None,
-            background=self._guard_background(feature.background),
-            background_everywhere=self._guard_background(feature.background_everywhere),
-            prepare=partial(self._prepare, feature.prepare) if feature.prepare else None,
+            lifecycle=Lifecycle(
+                lifespan=partial(self._lifespan, lifespan) if lifespan else None,
+                on_recovered=partial(self.notify, "on_recovered", recovered) if recovered else None,
+                background=self._guard_background(lifecycle.background),
+                background_everywhere=self._guard_background(lifecycle.background_everywhere),
+                prepare=partial(self._prepare, prepare) if prepare else None,
+                renew=(lambda: self._renew(wrapped, renew)) if renew else None,
+            ),
         )
+        return wrapped
+
+    def _renew(self, wrapped: Feature, renew: Callable[[], object]) -> Feature:
+        """Build the feature under the settings in force, and wrap it. If that fails, it stays as it is."""
+        try:
+            return self._wrap(check_feature(_run_in_thread(renew, self.timeouts.hook), self.name))
+        except (Exception, SystemExit) as error:  # a package is third-party code
+            self.fail("renew", _describe(error), error)
+            return wrapped
 
     def _guard_background(
         self, background: Mapping[str, Callable[[], Awaitable[None]]]
@@ -282,7 +299,7 @@ class FeatureGuard:
 
     def _delivery(self, around: AroundDelivery) -> AroundDelivery:
         """Guard middleware around a delivery: its failure must neither lose a part nor send it twice."""
-        guarded = self._around("around_delivery", around, Receipt)
+        guarded = self._around("around.delivery", around, Receipt)
 
         async def deliver(delivery: PartDelivery, call_next: CallNext[PartDelivery, Receipt]) -> Receipt:
             receipts: list[Receipt] = []
@@ -303,11 +320,11 @@ class FeatureGuard:
                 return await guarded(delivery, send)
             except (BubbotError, ToolSignal) as error:
                 if receipts:  # the part arrived
-                    self.pass_over("around_delivery", error)
+                    self.pass_over("around.delivery", error)
                     return receipts[0]
                 if failures or isinstance(error, DeliveryFailed):
                     raise (failures or [error])[-1] from None
-                self.pass_over("around_delivery", error)
+                self.pass_over("around.delivery", error)
                 return await call_next(delivery)
 
         return deliver
@@ -411,27 +428,13 @@ def check_feature(feature: object, name: str) -> Feature:
     _check_items("tools", feature.tools, lambda item: isinstance(item, Tool))
     _check_items("traces", feature.traces, lambda item: isinstance(item, str))
     _check_items("prompt", feature.prompt, lambda item: isinstance(item, str) or callable(item))
-    for field in (
-        "around_turn",
-        "around_model",
-        "around_tool",
-        "around_delivery",
-        "before_step",
-        "withholds",
-        "on_merged",
-    ):
-        _check_items(field, getattr(feature, field), callable)
     _check_items("sources", feature.sources.values(), lambda source: hasattr(source, "build_reply"))
-    _check_items("background", feature.background.values(), callable)
     _check_items("commands", feature.commands, lambda item: isinstance(item, Command))
     _check_items("metrics", feature.metrics, lambda item: isinstance(item, MetricSpec))
-    for field in (
-        "lifespan",
-        "on_recovered",
-        "health",
-        "prepare",
-    ):
-        _check_items(field, _given(getattr(feature, field)), callable)
+    _check_items("on_merged", feature.on_merged, callable)
+    _check_items("health", _given(feature.health), callable)
+    _check_group("around", feature.around, Around)
+    _check_group("lifecycle", feature.lifecycle, Lifecycle)
     for each in feature.tools:
         each.spec()  # its schema can be built
         if each.role not in list(Role):
@@ -441,6 +444,18 @@ def check_feature(feature: object, name: str) -> Feature:
     except ConfigError as error:
         raise TypeError(str(error)) from error
     return feature
+
+
+def _check_group(name: str, group: object, kind: type[Around | Lifecycle]) -> None:
+    """Raise `TypeError` unless it is of that kind, and its fields hold callables: one, several, or several by name."""
+    if not isinstance(group, kind):
+        raise TypeError(f"its {name} is {type(group).__name__}, not {kind.__name__}")
+    for each in fields(group):
+        value = getattr(group, each.name)
+        items = (
+            value.values() if isinstance(value, Mapping) else value if isinstance(value, Sequence) else _given(value)
+        )
+        _check_items(f"{name}.{each.name}", items, callable)
 
 
 def _given(value: Any) -> list[Any]:

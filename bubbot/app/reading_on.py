@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TypeVar
 
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.middleware import CallNext
 from bubbot.ports.turn import Turn
 from bubbot.tape.projection import ProjectionRunner
@@ -78,8 +78,6 @@ class FactsReader:
         return (
             Feature(
                 name="reading on",
-                around_turn=(self.around,),
-                around_tool=(self.around,),
-                before_step=(self.before_step,),
+                around=Around(turn=(self.around,), tool=(self.around,), before_step=(self.before_step,)),
             ),
         )

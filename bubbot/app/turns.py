@@ -125,7 +125,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         intake=services.features.intake,
         gate=budget.gate if budget else None,
         notify=services.directory.notify,
-        around_turn=[around for feature in features for around in feature.around_turn],
+        around_turn=[around for feature in features for around in feature.around.turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
         agents=find_agents(features),
     )
@@ -153,7 +153,7 @@ def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFe
         prepare_seconds=section.timeout,
         find_heads=host.find_heads,
         handoff_selector=SUMMARY.name,
-        withholds=[withholds for feature in features for withholds in feature.withholds],
+        withholds=[withholds for feature in features for withholds in feature.around.withholds],
     )
 
 
@@ -172,7 +172,7 @@ def _build_loop(
         tools,
         ToolLimits(settings.tools.timeout, settings.tools.result_limit, may_repeat_effects=not services.is_quarantined),
         show,
-        around_tool=[*(around for feature in features for around in feature.around_tool), *services.around_tool],
+        around_tool=[*(around for feature in features for around in feature.around.tool), *services.around_tool],
     )
     runner = ModelRunner(
         composer,
@@ -182,7 +182,7 @@ def _build_loop(
         show,
         lessons=models.sessions.lessons,
         list_around_model=lambda: services.features.around_model,  # a changed limit also applies to running turns
-        before_step=[prepare_step for feature in features for prepare_step in feature.before_step],
+        before_step=[prepare_step for feature in features for prepare_step in feature.around.before_step],
     )
 
     async def has_model(turn: Turn) -> bool:

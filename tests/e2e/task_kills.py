@@ -295,7 +295,9 @@ async def live(home: Path, killer: Killer) -> None:
         async with open_daemon(settings, Home(home), wrappers=wrappers) as daemon:
             await daemon.bot.recover_all()
             (watch,) = [
-                feature.background["tasks"] for feature in daemon.bot.features.lasting if feature.name == "tasks"
+                feature.lifecycle.background["tasks"]
+                for feature in daemon.bot.features.lasting
+                if feature.name == "tasks"
             ]
             watching = asyncio.ensure_future(watch())
             async with asyncio.timeout(WAIT):

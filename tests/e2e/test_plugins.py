@@ -64,7 +64,7 @@ async def open_store(options):
 PLANTS = """
 from contextlib import asynccontextmanager
 
-from bubbot.feature import Feature, FeatureFactory
+from bubbot.feature import Feature, FeatureFactory, Lifecycle
 from bubbot.ports.checks import Check, Finding
 from bubbot.ports.health import FeatureHealth, HealthRow, MetricSample, MetricSpec
 from bubbot.arguments.fields import NoArguments
@@ -105,7 +105,11 @@ def build(kernel, settings):
         return "done"
 
     return Feature(
-        name="plants", tools=[water], lifespan=lifespan, metrics=[WATERED], health=lambda context: report(counts[0])
+        name="plants",
+        tools=[water],
+        lifecycle=Lifecycle(lifespan=lifespan),
+        metrics=[WATERED],
+        health=lambda context: report(counts[0]),
     )
 
 CHECKS = (Check("the soil", check_soil, reads_tapes=True), Check("the pots", check_pots))
@@ -114,7 +118,7 @@ FACTORY = FeatureFactory("plants", build, health=read_health, checks=CHECKS)
 
 BROKEN = """
 import asyncio
-from bubbot.feature import Feature, FeatureFactory
+from bubbot.feature import Feature, FeatureFactory, Lifecycle
 from bubbot.ports.settings import SettingsSection
 from bubbot.arguments.fields import NoArguments
 from bubbot.tool import tool
@@ -130,10 +134,12 @@ async def ping(turn, args: NoArguments) -> str:
 async def fail(*args):
     raise ValueError("boom")
 
+LIFECYCLE = Lifecycle(background={"work": fail}, prepare=fail)
+
 def build(kernel, settings):
     if settings.days == 3:
         raise KeyError("three")
-    return Feature(name="odd", tools=[ping], prompt=[fail], on_merged=[fail], background={"work": fail}, prepare=fail)
+    return Feature(name="odd", tools=[ping], prompt=[fail], on_merged=[fail], lifecycle=LIFECYCLE)
 
 FACTORY = FeatureFactory("odd", build, OddSettings)
 """

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.outbound import RetryPolicy
@@ -230,7 +230,7 @@ class TestMemory:
             return await call_next(call)
 
         model = Played(calls("memory_save", content=SECRET), calls("memory_recall", query="bees"), says("ok"))
-        watching = Feature(name="watching", around_tool=(watch,))
+        watching = Feature(name="watching", around=Around(tool=(watch,)))
         async with bot(tmp_path, model, features=(watching,)) as bench:
             await hear(bench, "remember the bees", **BEN)
         assert seen == [("test:ben", "memory.save"), ("test:ben", "memory.recall")]

@@ -31,7 +31,7 @@ from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import dump_args
 from bubbot.errors import BubbotError, EntryNotFound
-from bubbot.feature import Feature, FeatureFactory
+from bubbot.feature import Around, Feature, FeatureFactory
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import SubTask
 from bubbot.features.files.settings import FileSettings
@@ -225,7 +225,7 @@ class World:
                 visitor = TraceVisitor.open(SETTINGS, home, bot, self.daemon.access, Random(self.turns))
                 self.visitor = await stack.enter_async_context(visitor)
                 otel = next(feature for feature in bot.features.lasting if feature.name == "otel")
-                work = [asyncio.ensure_future(run()) for run in otel.background.values()]
+                work = [asyncio.ensure_future(run()) for run in otel.lifecycle.background.values()]
                 for task in work:
                     stack.callback(task.cancel)
                 programs = [place.session for place in PROGRAMS]
@@ -529,7 +529,7 @@ class World:
         return next(self._numbers) % 20 > 0
 
     def _feature(self) -> Feature:
-        return Feature(name="watching", around_model=(self._watch_model,), around_tool=(self._watch_tool,))
+        return Feature(name="watching", around=Around(model=(self._watch_model,), tool=(self._watch_tool,)))
 
     async def _watch_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
         turn, request = call.turn, call.request

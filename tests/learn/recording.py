@@ -63,7 +63,7 @@ async def recording(
 def recorder_of(app: Bot) -> LiveRecorder:
     """The recorder of a bot."""
     (feature,) = [each for each in app.features.lasting if each.name == "learn.live"]
-    recorder: LiveRecorder = feature.background["recording for training"].__self__  # type: ignore[attr-defined]
+    recorder: LiveRecorder = feature.lifecycle.background["recording for training"].__self__  # type: ignore[attr-defined]
     return recorder
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 from msgspec import structs
 
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.topics.names import parse_topic
 from bubbot.middleware import CallNext
 from bubbot.ports.channel import Role, Sender
@@ -124,7 +124,7 @@ async def walk(text: str, door: str) -> None:
         return json.dumps(state | {"owner": text, "parents": [1], "role": "owner", "recalls": [[1, 99]]})
 
     model = SummarisingModel(write, size=60_000)
-    further = [Feature(name="watch", around_turn=(watch,))]
+    further = [Feature(name="watch", around=Around(turn=(watch,)))]
     selector = DOORS[door].selector
     async with summarising(InMemoryStore(), model, selector=selector, further=further, role=Role.MEMBER) as bench:
         await say(bench, "plain words")

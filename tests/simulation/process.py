@@ -358,8 +358,8 @@ class Process:
             bench.line.open_gate(bench.app, Texts(), decide_press=approvals.decide_press)
             directory.join(bench.line, _ignore_unreachable)
             open_work = await bench.find_open_work()
-            assert feature.on_recovered is not None
-            await feature.on_recovered()
+            assert feature.lifecycle.on_recovered is not None
+            await feature.lifecycle.on_recovered()
             await bench.deliverer.resume(queued=True)
             bench.line.resume(open_work)
             for session in open_work.sessions:

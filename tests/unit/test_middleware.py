@@ -12,7 +12,7 @@ from msgspec import structs
 
 from bubbot.arguments.fields import NoArguments
 from bubbot.errors import DeliveryFailed, ModelUnavailable, ToolFailed
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.middleware import CallNext, Middleware, ModelCall, PartDelivery, ToolInvocation, wrap
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Receipt
@@ -22,10 +22,10 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tool import ToolOutput, tool
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, running, says, texts_of
 
-Around = Callable[[Any, Any], Awaitable[Any]]
+AnyMiddleware = Callable[[Any, Any], Awaitable[Any]]
 
 
-def noting(name: str, notes: list[str]) -> Around:
+def noting(name: str, notes: list[str]) -> AnyMiddleware:
     """Middleware that notes when it is entered and left."""
 
     async def around(value: Any, call_next: Any) -> Any:
@@ -38,7 +38,7 @@ def noting(name: str, notes: list[str]) -> Around:
     return around
 
 
-def failing_once(error: BaseException) -> Around:
+def failing_once(error: BaseException) -> AnyMiddleware:
     """Middleware that raises before its first call."""
     errors = [error]
 
@@ -50,7 +50,7 @@ def failing_once(error: BaseException) -> Around:
     return around
 
 
-def hanging_once(begun: asyncio.Event, cancelled: list[str]) -> Around:
+def hanging_once(begun: asyncio.Event, cancelled: list[str]) -> AnyMiddleware:
     """Middleware whose first call waits until it is cancelled."""
 
     async def around(value: Any, call_next: Any) -> Any:
@@ -68,7 +68,7 @@ def hanging_once(begun: asyncio.Event, cancelled: list[str]) -> Around:
 
 def feature(**around: Any) -> Options:
     """A bench with one feature; each keyword is a list of middleware."""
-    return Options(features=[Feature(name="test", **around)])
+    return Options(features=[Feature(name="test", around=Around(**around))])
 
 
 async def errors_of(bench: Bench) -> list[str]:
@@ -130,10 +130,12 @@ class TestOrder:
         features = [
             Feature(
                 name=name,
-                around_turn=[noting(f"{name} turn", notes)],
-                around_model=[noting(f"{name} model", notes)],
-                around_tool=[noting(f"{name} tool", notes)],
-                around_delivery=[noting(f"{name} delivery", notes)],
+                around=Around(
+                    turn=[noting(f"{name} turn", notes)],
+                    model=[noting(f"{name} model", notes)],
+                    tool=[noting(f"{name} tool", notes)],
+                    delivery=[noting(f"{name} delivery", notes)],
+                ),
             )
             for name in "ab"
         ]
@@ -158,14 +160,14 @@ class TestAroundTurn:
             outcome = await call_next(turn)
             return replace(outcome, text=f"{outcome.text}!")
 
-        async with running(InMemoryStore(), ScriptedModel(), feature(around_turn=[around])) as bench:
+        async with running(InMemoryStore(), ScriptedModel(), feature(turn=[around])) as bench:
             assert (await bench.say("ping")).text == "pong"
             assert (await bench.say("hello")).text == "You said: hello!"
             assert len(bench.requests) == 1
 
     @pytest.mark.parametrize("error", [RuntimeError("oops"), ModelUnavailable("down"), asyncio.CancelledError()])
     async def test_one_that_raises_ends_its_turn_and_no_other(self, error: BaseException) -> None:
-        async with running(InMemoryStore(), ScriptedModel(), feature(around_turn=[failing_once(error)])) as bench:
+        async with running(InMemoryStore(), ScriptedModel(), feature(turn=[failing_once(error)])) as bench:
             first = await bench.say("one")
             assert first.status in ("failed", "stopped")
             assert first.text
@@ -189,7 +191,7 @@ class TestAroundTurn:
             return await call_next(call)
 
         model = Played({"error": "unavailable", "message": "down"}, {"text": "late", "delay": 60})
-        options = feature(around_turn=[around], around_model=[reached])
+        options = feature(turn=[around], model=[reached])
         async with running(InMemoryStore(), model, options) as bench:
             await bench.say("one")
             begun.clear()
@@ -202,7 +204,7 @@ class TestAroundTurn:
 
     async def test_the_end_of_the_process_cancels_it_and_the_message_is_answered_later(self) -> None:
         store, begun, cancelled = InMemoryStore(), asyncio.Event(), list[str]()
-        async with running(store, ScriptedModel(), feature(around_turn=[hanging_once(begun, cancelled)])) as bench:
+        async with running(store, ScriptedModel(), feature(turn=[hanging_once(begun, cancelled)])) as bench:
             await bench.post("hello")
             async with asyncio.timeout(WAIT):
                 await begun.wait()
@@ -225,7 +227,7 @@ class TestAroundModel:
             call.on_text.append(note)
             return await call_next(call)
 
-        async with running(InMemoryStore(), ScriptedModel(), feature(around_model=[around])) as bench:
+        async with running(InMemoryStore(), ScriptedModel(), feature(model=[around])) as bench:
             assert (await bench.say("cached")).text == "from the cache"
             assert (await bench.say("hello")).text == "You said: hello" == "".join(pieces)
             steps = await bench.events("loop.step")
@@ -233,14 +235,14 @@ class TestAroundModel:
 
     @pytest.mark.parametrize("error", [RuntimeError("oops"), ModelUnavailable("down")])
     async def test_one_that_raises_ends_its_turn_and_no_other(self, error: Exception) -> None:
-        async with running(InMemoryStore(), ScriptedModel(), feature(around_model=[failing_once(error)])) as bench:
+        async with running(InMemoryStore(), ScriptedModel(), feature(model=[failing_once(error)])) as bench:
             assert (await bench.say("one")).status == "failed"
             assert (await bench.say("two")).text == "You said: two"
             assert len(bench.requests) == 1
 
     async def test_a_stop_cancels_it(self) -> None:
         begun, cancelled = asyncio.Event(), list[str]()
-        options = feature(around_model=[hanging_once(begun, cancelled)])
+        options = feature(model=[hanging_once(begun, cancelled)])
         async with running(InMemoryStore(), ScriptedModel(), options) as bench:
             turn = await bench.post("one")
             async with asyncio.timeout(WAIT):
@@ -266,7 +268,7 @@ class TestAroundTool:
             """Say something."""
             return "ho"
 
-        options = replace(feature(around_tool=[around]), tools=[echo])
+        options = replace(feature(tool=[around]), tools=[echo])
         async with running(InMemoryStore(), Played(calls("test_echo"), says("done")), options) as bench:
             assert (await bench.say(",echo")).text == "<ho>"
             await bench.say("hello")
@@ -276,7 +278,7 @@ class TestAroundTool:
     @pytest.mark.parametrize("error", [RuntimeError("oops"), ToolFailed("refused")])
     async def test_one_that_raises_is_the_result_of_its_call_alone(self, error: Exception) -> None:
         model = Played(calls("tape_info"), calls("tape_anchors"), says("done"))
-        async with running(InMemoryStore(), model, feature(around_tool=[failing_once(error)])) as bench:
+        async with running(InMemoryStore(), model, feature(tool=[failing_once(error)])) as bench:
             assert (await bench.say("hello")).text == "done"
             results = [entry.payload["results"][0] for entry in await bench.entries() if entry.kind == "tool_result"]
             assert [result.get("is_error", False) for result in results] == [True, False]
@@ -285,7 +287,7 @@ class TestAroundTool:
     async def test_a_stop_cancels_it(self) -> None:
         begun, cancelled = asyncio.Event(), list[str]()
         model = Played(calls("tape_info"), says("done"))
-        options = feature(around_tool=[hanging_once(begun, cancelled)])
+        options = feature(tool=[hanging_once(begun, cancelled)])
         async with running(InMemoryStore(), model, options) as bench:
             turn = await bench.post("one")
             async with asyncio.timeout(WAIT):
@@ -306,7 +308,7 @@ class TestAroundDelivery:
                 replace(delivery, part=structs.replace(delivery.part, text=delivery.part.text.upper()))
             )
 
-        async with running(InMemoryStore(), ScriptedModel(), feature(around_delivery=[around])) as bench:
+        async with running(InMemoryStore(), ScriptedModel(), feature(delivery=[around])) as bench:
             await bench.say("hello")
             assert bench.channel.texts == ["YOU SAID: HELLO"]
         assert seen == [("test", HOME)]
@@ -315,20 +317,20 @@ class TestAroundDelivery:
         "error", [RuntimeError("oops"), DeliveryFailed("refused", permanent=True), asyncio.CancelledError()]
     )
     async def test_one_that_raises_fails_its_delivery_and_no_other(self, error: BaseException) -> None:
-        async with running(InMemoryStore(), ScriptedModel(), feature(around_delivery=[failing_once(error)])) as bench:
+        async with running(InMemoryStore(), ScriptedModel(), feature(delivery=[failing_once(error)])) as bench:
             assert (await bench.say("one")).status == "answered"
             assert (await bench.say("two")).status == "answered"
             assert bench.channel.texts == ["You said: two"]
 
     async def test_one_that_raises_is_tried_again(self) -> None:
-        options = replace(feature(around_delivery=[failing_once(RuntimeError("oops"))]), waits=(0.0,))
+        options = replace(feature(delivery=[failing_once(RuntimeError("oops"))]), waits=(0.0,))
         async with running(InMemoryStore(), ScriptedModel(), options) as bench:
             await bench.say("one")
             assert bench.channel.texts == ["You said: one"]
 
     async def test_the_end_of_the_process_cancels_it_and_the_message_is_delivered_later(self) -> None:
         store, begun, cancelled = InMemoryStore(), asyncio.Event(), list[str]()
-        options = feature(around_delivery=[hanging_once(begun, cancelled)])
+        options = feature(delivery=[hanging_once(begun, cancelled)])
         async with running(store, ScriptedModel(), options) as bench:
             await bench.post("hello")
             async with asyncio.timeout(WAIT):

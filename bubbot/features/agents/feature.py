@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.agents.calls import AgentCalls
 from bubbot.features.agents.commands import ReadSpent, agent_tools
 from bubbot.features.agents.directory import ConfiguredAgents
@@ -37,6 +37,5 @@ def agents_feature(
         services=(agents,),
         prompt=(AgentPrompt(agents).describe, describe_subtask),
         sources={AGENT_ORIGIN: calls},
-        around_turn=(calls.around_turn,),
-        around_model=(keep_token_limit,),
+        around=Around(turn=(calls.around_turn,), model=(keep_token_limit,)),
     )

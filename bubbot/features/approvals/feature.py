@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bubbot.command import Surface, explain
 from bubbot.errors import CommandRefused
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Around, Feature, Kernel, Lifecycle
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import Answer, Scope
@@ -65,11 +65,9 @@ class ApprovalsFeature:
             services=(self.service,),
             sources={APPROVAL_ORIGIN: self._turns},
             traces=(APPROVALS_TAPE,),
-            around_turn=(self._gate.around_turn,),
-            around_tool=(self._gate.around_tool, self._workspace.around_tool),
+            around=Around(turn=(self._gate.around_turn,), tool=(self._gate.around_tool, self._workspace.around_tool)),
             on_merged=(self.service.apply_merge,),
-            on_recovered=self._recover,
-            prepare=self._prepare,
+            lifecycle=Lifecycle(on_recovered=self._recover, prepare=self._prepare),
         )
 
     async def decide_press(self, inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from bubbot.feature import Apply, Feature, FindModel, Kernel
+from bubbot.feature import Apply, Around, Feature, FindModel, Kernel, Lifecycle
 from bubbot.features.budget.budget import Budget, NotifyOwner
 from bubbot.features.budget.health import (
     BUDGET_METRICS,
@@ -77,12 +77,10 @@ class BudgetFeature:
         """Build the record under the settings in force: it holds nothing of what they do not use."""
         return Feature(
             name="budget",
-            around_model=(self.meter.around_model,),
-            lifespan=self._lifespan,
+            around=Around(model=(self.meter.around_model,)),
+            lifecycle=Lifecycle(lifespan=self._lifespan, prepare=self._prepare, renew=self.feature),
             health=self._report_health,
             metrics=BUDGET_METRICS,
-            prepare=self._prepare,
-            renew=self.feature,
         )
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Feature, Kernel, Lifecycle
 from bubbot.features.mcp.settings import McpSettings
 from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.health import FeatureHealth, HealthContext
@@ -43,10 +43,8 @@ class McpFeature:
             name="mcp",
             tools=[*self._list_own_tools(), *self._list_tools()] if self._settings.enabled else (),
             services=(self,),
-            lifespan=self._lifespan,
+            lifecycle=Lifecycle(lifespan=self._lifespan, prepare=self._prepare, renew=self.feature),
             health=self._report,
-            prepare=self._prepare,
-            renew=self.feature,
         )
 
     async def open(self) -> McpService:

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from bubbot.errors import BubbotError, TapeCorrupt
-from bubbot.feature import Apply, Feature
+from bubbot.feature import Apply, Around, Feature, Lifecycle
 from bubbot.features.memory.block import render_block
 from bubbot.features.memory.commands import memory_tools
 from bubbot.features.memory.memories import Memories, MemorySources
@@ -62,9 +62,9 @@ class MemoryFeature(Memories):
                 MEMORY_RULE,
                 self.build_block,
             ),
-            around_turn=(self.keep_zone, self.quote_evidence),
+            around=Around(turn=(self.keep_zone, self.quote_evidence)),
             on_merged=() if self.shared is None else (self.shared.follow,),
-            prepare=self._prepare,
+            lifecycle=Lifecycle(prepare=self._prepare),
         )
 
     async def keep_zone(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:

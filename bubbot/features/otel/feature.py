@@ -12,7 +12,7 @@ from msgspec import Struct
 from bubbot import __version__
 from bubbot.concurrency import Backoff
 from bubbot.errors import ConfigError
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Around, Feature, Kernel, Lifecycle
 from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, LabelsSent, TurnsExported
 from bubbot.features.otel.settings import AUTO, OtelSettings
 from bubbot.features.otel.state import OTEL_METRICS, ExportState
@@ -86,13 +86,17 @@ class OtelFeature:
         return Feature(
             name="otel",
             on_merged=(self._wake,) if self._config.settings.url else (),
-            around_model=(self._trace_call,) if self._config.settings.names_spans else (),
-            around_tool=(self._trace_tool,) if self._config.settings.names_spans else (),
-            background={"export of traces": self._run, "export of judgements": self._run_labels},
+            around=Around(
+                model=(self._trace_call,) if self._config.settings.names_spans else (),
+                tool=(self._trace_tool,) if self._config.settings.names_spans else (),
+            ),
+            lifecycle=Lifecycle(
+                background={"export of traces": self._run, "export of judgements": self._run_labels},
+                prepare=self._prepare,
+                renew=self.feature,
+            ),
             health=lambda context: self.state.report(context, self._config.settings.url),
             metrics=OTEL_METRICS,
-            prepare=self._prepare,
-            renew=self.feature,
         )
 
     async def _trace_call(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:

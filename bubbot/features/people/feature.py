@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bubbot.command import make_tools
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Feature, Kernel, Lifecycle
 from bubbot.features.people.consent import ConsentService
 from bubbot.features.people.export import EXPORT_TIMEOUT_SECONDS, ExportCommands
 from bubbot.features.people.facts import PersonForgetting
@@ -62,9 +62,11 @@ class PeopleFeature:
             ],
             services=(self._commands,),
             on_merged=(self._follow,),
-            lifespan=self._lifespan,
-            background_everywhere={"notices of forgotten people": self._notices.run},
-            prepare=self._prepare,
+            lifecycle=Lifecycle(
+                lifespan=self._lifespan,
+                background_everywhere={"notices of forgotten people": self._notices.run},
+                prepare=self._prepare,
+            ),
         )
 
     async def _follow(self, merged: MergeResult) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from bubbot.errors import ConfigError
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Feature, Kernel, Lifecycle
 from bubbot.features.schedule.changes import job_label
 from bubbot.features.schedule.commands import schedule_tools
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, Job, JobOver
@@ -53,11 +53,13 @@ class ScheduleFeature:
             sources={SCHEDULE_ORIGIN: self._firings},
             traces=(SCHEDULE_TAPE,),
             on_merged=(self._firings.apply_merge,),
-            on_recovered=self.store.load,
-            background={"schedules": self.run_timer},
-            background_everywhere={"notices of jobs": self.send_notices},
+            lifecycle=Lifecycle(
+                on_recovered=self.store.load,
+                background={"schedules": self.run_timer},
+                background_everywhere={"notices of jobs": self.send_notices},
+                prepare=self._prepare,
+            ),
             health=self._report_health,
-            prepare=self._prepare,
         )
 
     def list_allowed(self, turn: Turn) -> tuple[Allowance, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bubbot.arguments.fields import dump_args
-from bubbot.feature import Apply, Feature
+from bubbot.feature import Apply, Around, Feature, Lifecycle
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.ports.folders import ListFolders, list_no_folders
@@ -33,17 +33,17 @@ class ShellFeature:
         """Build the record under the settings in force."""
         settings = self._settings
         if not settings.enabled:
-            return Feature(name="shell", lifespan=self._lifespan, prepare=self._prepare, renew=self.feature)
+            return Feature(
+                name="shell", lifecycle=Lifecycle(lifespan=self._lifespan, prepare=self._prepare, renew=self.feature)
+            )
         from bubbot.features.shell.commands import shell_tools
 
         self._service = self._service or self._make_service(settings)
         return Feature(
             name="shell",
             tools=shell_tools(self._service, settings),
-            around_tool=(self._end_at_reset,),
-            lifespan=self._lifespan,
-            prepare=self._prepare,
-            renew=self.feature,
+            around=Around(tool=(self._end_at_reset,)),
+            lifecycle=Lifecycle(lifespan=self._lifespan, prepare=self._prepare, renew=self.feature),
         )
 
     def _make_service(self, settings: ShellSettings) -> ShellService:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Feature, Kernel, Lifecycle
 from bubbot.features.skills.facts import SKILLS_TAPE
 from bubbot.features.skills.settings import SkillsSettings
 from bubbot.ports.turn import Turn
@@ -69,7 +69,9 @@ class SkillsFeature:
     def feature(self) -> Feature:
         """Build the record under the settings in force."""
         if self._library is None:
-            return Feature(name="skills", traces=(SKILLS_TAPE,), prepare=self._prepare, renew=self.feature)
+            return Feature(
+                name="skills", traces=(SKILLS_TAPE,), lifecycle=Lifecycle(prepare=self._prepare, renew=self.feature)
+            )
         from bubbot.command import make_tools
         from bubbot.features.skills.catalogue import Catalogue
         from bubbot.features.skills.service import SkillService
@@ -84,8 +86,7 @@ class SkillsFeature:
             prompt=(SKILLS_RULE, catalogue.build),
             on_merged=(service.apply_merge, catalogue.apply_merge),
             traces=(SKILLS_TAPE,),
-            prepare=self._prepare,
-            renew=self.feature,
+            lifecycle=Lifecycle(prepare=self._prepare, renew=self.feature),
         )
 
     async def list_programs(self, command: Sequence[str]) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bubbot.command import make_tools
-from bubbot.feature import Apply, Feature, FindModel, Kernel
+from bubbot.feature import Apply, Around, Feature, FindModel, Kernel, Lifecycle
 from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.strategies.commands import ContextCommands, ReadingCommands, StrategyCommands
 from bubbot.features.strategies.compare import FindPrice, StrategyComparer
@@ -72,11 +72,9 @@ class StrategiesFeature:
             ),
             prompt=(READ_RULE,),
             sources={SUMMARY_ORIGIN: self._turns},
-            around_turn=(self._sizes.around_turn, self._turns.around_turn),
-            around_model=(self._sizes.around_model,),
+            around=Around(turn=(self._sizes.around_turn, self._turns.around_turn), model=(self._sizes.around_model,)),
             on_merged=(self._turns.on_merged,),
-            lifespan=self._meaning.lifespan if self._meaning else None,
-            prepare=self._prepare,
+            lifecycle=Lifecycle(lifespan=self._meaning.lifespan if self._meaning else None, prepare=self._prepare),
         )
 
     def _find_recall_limit(self, context_tokens: int | None) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bubbot.command import make_tools
 from bubbot.errors import ConfigError
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Around, Feature, Kernel, Lifecycle
 from bubbot.features.tasks.commands import TaskCommands
 from bubbot.features.tasks.facts import TASKS_TAPE
 from bubbot.features.tasks.health import task_health
@@ -71,15 +71,10 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
             services=(commands,),
             sources={TASK_ORIGIN: turns, JOB_TASK_ORIGIN: turns},
             traces=(TASKS_TAPE,),
-            around_turn=(turns.around_turn,),
-            around_model=(runs.nodes.around_model,),
-            around_tool=(runs.nodes.around_tool,),
+            around=Around(turn=(turns.around_turn,), model=(runs.nodes.around_model,), tool=(runs.nodes.around_tool,)),
             on_merged=(runs.apply_merge,),
-            lifespan=load_runs,
-            background={"tasks": runs.watch},
+            lifecycle=Lifecycle(lifespan=load_runs, background={"tasks": runs.watch}, prepare=prepare, renew=build),
             health=lambda context: task_health(context, runs.state),
-            prepare=prepare,
-            renew=build,
         )
 
     return build()

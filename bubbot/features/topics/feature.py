@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bubbot.feature import Feature, Kernel, ReadSession
+from bubbot.feature import Around, Feature, Kernel, ReadSession
 from bubbot.features.topics.bound import BoundTopics
 from bubbot.features.topics.commands import topic_tools
 from bubbot.features.topics.settings import TopicSettings
@@ -24,5 +24,5 @@ def topics_feature(settings: TopicSettings, read_session: ReadSession) -> Featur
         name="topics",
         tools=topic_tools(settings, read_session),
         prompt=(TOPIC_RULE,),
-        around_turn=(BoundTopics(settings, read_session).around_turn,),
+        around=Around(turn=(BoundTopics(settings, read_session).around_turn,)),
     )

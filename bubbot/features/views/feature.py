@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from bubbot.command import make_tools
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Around, Feature, Kernel, Lifecycle
 from bubbot.features.views.facts import VIEWS_TAPE
 from bubbot.features.views.service import ViewService
 from bubbot.features.views.settings import ViewSettings
@@ -43,8 +43,6 @@ def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
         name="views",
         tools=make_tools(ViewService, lambda: service),
         services=(service,),
-        before_step=(shower.before_step,),
-        withholds=(shower.withholds,),
-        lifespan=load_views,
-        prepare=prepare,
+        around=Around(before_step=(shower.before_step,), withholds=(shower.withholds,)),
+        lifecycle=Lifecycle(lifespan=load_views, prepare=prepare),
     )

@@ -18,7 +18,7 @@ from bubbot.app.own_features import FEATURES
 from bubbot.app.tapes import now
 from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ConfigError
-from bubbot.feature import Feature, FeatureFactory, Kernel
+from bubbot.feature import Around, Feature, FeatureFactory, Kernel, Lifecycle
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.schedule.settings import ScheduleSettings
@@ -97,7 +97,8 @@ class TestSubsets:
         async def never_called() -> None: ...
 
         monkeypatch.setattr(
-            "bubbot.app.features.usage_feature", lambda _: Feature(name="usage", on_recovered=never_called)
+            "bubbot.app.features.usage_feature",
+            lambda _: Feature(name="usage", lifecycle=Lifecycle(on_recovered=never_called)),
         )
         with pytest.raises(TypeError, match="usage is built anew at each reload, so nothing calls its on_recovered"):
             async with opened(tmp_path / "home"):
@@ -158,7 +159,7 @@ class TestPackages:
             return await call_next(delivery)
 
         sessions: list[str] = []
-        feature = Feature(name="courier", around_delivery=[around])
+        feature = Feature(name="courier", around=Around(delivery=[around]))
         offer(monkeypatch, courier=FeatureFactory("courier", lambda _kernel, _settings: feature))
         async with opened(tmp_path / "home") as (app, texts):
             await app.ask(said("hello"))

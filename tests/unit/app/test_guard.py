@@ -29,7 +29,7 @@ import asyncio, sys
 from dataclasses import replace
 from contextlib import asynccontextmanager
 from bubbot.errors import *
-from bubbot.feature import Feature, FeatureFactory
+from bubbot.feature import Around, Feature, FeatureFactory, Lifecycle
 from bubbot.ports.channel import Outbound, Receipt, Role
 from bubbot.ports.settings import SettingsSection
 from bubbot.arguments.fields import NoArguments
@@ -115,11 +115,15 @@ class TestLeftOut:
     @pytest.mark.parametrize(
         ("code", "reason"),
         [
-            ("tools=[ping], lifespan=lambda: 1 / 0", "lifespan: ZeroDivisionError: division by zero"),
-            ("tools=[ping], lifespan=lambda: None", "lifespan: AttributeError: 'NoneType' object has no attribute '__aenter__'"),
+            ("tools=[ping], lifecycle=Lifecycle(lifespan=lambda: 1 / 0)", "lifespan: ZeroDivisionError: division by zero"),
+            ("tools=[ping], lifecycle=Lifecycle(lifespan=lambda: None)", "lifespan: AttributeError: 'NoneType' object has no attribute '__aenter__'"),
             ("tools=[ping, 7]", "TypeError: its tools holds int"),
             ("tools='ping'", "TypeError: its tools is one text"),
-            ("tools=[ping], background={'work': 7}", "TypeError: its background holds int"),
+            ("tools=[ping], lifecycle=Lifecycle(background={'work': 7})", "TypeError: its lifecycle.background holds int"),
+            ("tools=[ping], lifecycle=Lifecycle(prepare=7)", "TypeError: its lifecycle.prepare holds int"),
+            ("tools=[ping], around=Around(turn='fast')", "TypeError: its around.turn is one text"),
+            ("tools=[ping], around=[ping]", "TypeError: its around is list, not Around"),
+            ("tools=[ping], lifespan=boom", "TypeError: Feature.__init__() got an unexpected keyword argument 'lifespan'"),
             ("tools=[ping], prompt=[None]", "TypeError: its prompt holds NoneType"),
             ("def build(kernel, settings):\n    sys.exit('no')", "SystemExit: no"),
             ("def build(kernel, settings):\n    return 'a feature'", "TypeError: it is str, not a Feature"),
@@ -152,13 +156,15 @@ class TestLeftOut:
     ) -> None:
         block = f"type('Block', (), {{'__aenter__': {failure}, '__aexit__': {failure}}})"
         install(
-            monkeypatch, tmp_path, f"tools=[ping], lifespan={block}, around_delivery=[boom], background={{'w': boom}}"
+            monkeypatch,
+            tmp_path,
+            f"tools=[ping], around=Around(delivery=[boom]), lifecycle=Lifecycle(lifespan={block}, background={{'w': boom}})",
         )
         async with opened(tmp_path) as bench:
             assert HELLO.search(await bench.say("hello"))
             assert "no command ,ping" in await bench.say(",ping")
             assert bench.problems() == {"odd": f"lifespan: {FAILURES[failure]}"}
-            background = [name for feature in bench.app.features.lasting for name in feature.background]
+            background = [name for feature in bench.app.features.lasting for name in feature.lifecycle.background]
             assert background == [
                 "schedules",
                 "recording for training",
@@ -172,7 +178,7 @@ class TestLeftOut:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         block = "type('Block', (), {'__aenter__': odd, '__aexit__': boom})"
-        install(monkeypatch, tmp_path, f"tools=[ping], lifespan={block}")
+        install(monkeypatch, tmp_path, f"tools=[ping], lifecycle=Lifecycle(lifespan={block})")
         for _ in range(2):
             async with opened(tmp_path) as bench:
                 assert "pong" in await bench.say(",ping")
@@ -233,22 +239,22 @@ class TestTurn:
             assert "pong" in await bench.say(",ping")
 
     @pytest.mark.sampled(4)
-    @pytest.mark.parametrize("where", ["around_turn", "around_model"])
+    @pytest.mark.parametrize("where", ["turn", "model"])
     @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "cancel", "odd"])
     async def test_middleware_that_fails_fails_the_turn_with_a_sentence_that_names_the_feature(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, failure: str
     ) -> None:
-        install(monkeypatch, tmp_path, f"{where}=[{failure}]")
+        install(monkeypatch, tmp_path, f"around=Around({where}=[{failure}])")
         reasons = {**FAILURES, "cancel": "it cancelled itself", "odd": "it returned a int"}
         async with opened(tmp_path) as bench:
             for _ in range(2):
                 answer = await bench.say("hello")
-                assert f"The installed feature odd failed: {where}: {reasons[failure]}" in answer
+                assert f"The installed feature odd failed: around.{where}: {reasons[failure]}" in answer
                 assert answer.count("trace") == 1
             assert "turn/interrupted" not in await bench.names()
             assert await bench.app.channel_runtime.inbox.open_inbounds() == ()
 
-    @pytest.mark.parametrize("where", ["around_turn", "around_model"])
+    @pytest.mark.parametrize("where", ["turn", "model"])
     async def test_what_was_done_before_middleware_failed_is_on_the_tape(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
     ) -> None:
@@ -257,18 +263,18 @@ async def late(value, call_next):
     await call_next(value)
     raise ValueError("late")
 def build(kernel, settings):
-    return Feature(name="odd", {where}=[late])
+    return Feature(name="odd", around=Around({where}=[late]))
 """
         install(monkeypatch, tmp_path, code)
         async with opened(tmp_path) as bench:
-            assert f"odd failed: {where}: ValueError: late" in await bench.say("hello")
+            assert f"odd failed: around.{where}: ValueError: late" in await bench.say("hello")
             entries = await whole(bench.app.store, bench.app.tape("stdin:default").name)
             (step,) = [entry.payload["data"] for entry in entries if entry.name == "loop.step"]
             assert [attempt["status"] for attempt in step["attempts"]] == ["ok"]
             (error,) = [entry.payload for entry in entries if entry.kind == "error"]
             assert error["kind"] == "feature_failed"
 
-    @pytest.mark.parametrize("where", ["around_turn", "around_model", "around_tool"])
+    @pytest.mark.parametrize("where", ["turn", "model", "tool"])
     async def test_middleware_is_not_blamed_for_what_it_wraps_nor_for_its_time(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
     ) -> None:
@@ -286,7 +292,7 @@ async def slow(turn, args: NoArguments) -> str:
     raise KeyError("own")
 
 def build(kernel, settings):
-    return Feature(name="odd", {where}=[around], tools=[slow])
+    return Feature(name="odd", around=Around({where}=[around]), tools=[slow])
 """
         install(monkeypatch, tmp_path, code)
         async with opened(tmp_path) as bench:
@@ -297,7 +303,7 @@ def build(kernel, settings):
     async def test_what_fails_before_a_step_fails_no_step(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
     ) -> None:
-        install(monkeypatch, tmp_path, f"before_step=[{failure}]")
+        install(monkeypatch, tmp_path, f"around=Around(before_step=[{failure}])")
         async with opened(tmp_path) as bench:
             assert HELLO.search(await bench.say("hello"))
             assert bench.problems() == {"odd": f"before_step: {FAILURES[failure]}"}
@@ -316,7 +322,7 @@ async def quote(turn):
     await turn.tape.append([EvidenceQuoted(turn.message_ids[-1], "odd", (node,)).to_entry()])
 
 def build(kernel, settings):
-    return Feature(name="odd", before_step=[quote], withholds=[crash])
+    return Feature(name="odd", around=Around(before_step=[quote], withholds=[crash]))
 """
         install(monkeypatch, tmp_path, code)
         async with opened(tmp_path) as bench:
@@ -328,10 +334,10 @@ def build(kernel, settings):
     async def test_middleware_around_tools_that_fails_is_the_result_of_the_call(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
     ) -> None:
-        install(monkeypatch, tmp_path, f"tools=[ping], around_tool=[{failure}]")
+        install(monkeypatch, tmp_path, f"tools=[ping], around=Around(tool=[{failure}])")
         reasons = {**FAILURES, "odd": "it returned a int"}
         async with opened(tmp_path) as bench:
-            assert f"The installed feature odd failed: around_tool: {reasons[failure]}" in await bench.say(",ping")
+            assert f"The installed feature odd failed: around.tool: {reasons[failure]}" in await bench.say(",ping")
             assert HELLO.search(await bench.say("hello"))
 
     @pytest.mark.parametrize(("failure", "told"), [("leave", "SystemExit: leaving"), ("cancel", "it cancelled itself")])
@@ -356,7 +362,7 @@ def build(kernel, settings):
     async def test_a_hook_after_the_merge_costs_no_answer_and_doubles_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
     ) -> None:
-        code = f"tools=[ping], on_merged=[{failure}], on_recovered={failure}"
+        code = f"tools=[ping], on_merged=[{failure}], lifecycle=Lifecycle(on_recovered={failure})"
         install(monkeypatch, tmp_path, code)
         async with opened(tmp_path) as bench:
             await bench.app.recover_all()
@@ -380,13 +386,13 @@ async def around(delivery, call_next):
         await call_next(delivery)
     return await {failure}()
 def build(kernel, settings):
-    return Feature(name="odd", around_delivery=[around])
+    return Feature(name="odd", around=Around(delivery=[around]))
 """
         install(monkeypatch, tmp_path, code)
         async with opened(tmp_path) as bench:
             assert len(HELLO.findall(await bench.say("hello"))) == 1
             assert await bench.app.channel_runtime.outbox.pending() == ()
-            assert bench.problems()["odd"].startswith("around_delivery: ")
+            assert bench.problems()["odd"].startswith("around.delivery: ")
 
     async def test_a_refusal_of_the_platform_stays_what_it_was(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -398,7 +404,7 @@ async def around(delivery, call_next):
     except DeliveryFailed:
         raise ValueError("lost")
 def build(kernel, settings):
-    return Feature(name="odd", around_delivery=[around])
+    return Feature(name="odd", around=Around(delivery=[around]))
 """
         install(monkeypatch, tmp_path, code)
         async with opened(tmp_path) as bench:
@@ -423,7 +429,7 @@ def build(kernel, settings):
     projection = Projection(name="odd", version=1, tapes="bubbot/budget", events=("budget/settled",), initial=dict,
         apply=fold, encode=dict, decode=lambda state, cited: state, interval=1)
     projected = kernel.projections.project(projection, kernel.open_tape("bubbot/budget"))
-    return Feature(name="odd", on_recovered=projected.load)
+    return Feature(name="odd", lifecycle=Lifecycle(on_recovered=projected.load))
 """
     install(monkeypatch, tmp_path, code)
     async with opened(tmp_path) as bench:
@@ -479,8 +485,12 @@ async def fine():
 async def late():
     return lambda: 1 / 0
 def build(kernel, settings):
-    return Feature(name="odd", tools=[ping], prepare=prepare)
+    return Feature(name="odd", tools=[ping], lifecycle=Lifecycle(prepare=prepare))
 FACTORY = FeatureFactory("odd", build, OddSettings)
+"""
+RENEWED = """
+def build(kernel, settings):
+    return Feature(name="odd", lifecycle=Lifecycle(renew=lambda: Feature(name="odd", around=Around(turn=[boom]))))
 """
 
 
@@ -525,14 +535,31 @@ class TestReload:
             assert bench.app.features.memory.settings.recent_days == 3
             assert bench.problems() == {"odd": "prepare: ZeroDivisionError: division by zero"}
 
+    async def test_what_builds_it_anew_is_guarded_as_its_first_record_was(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install(monkeypatch, tmp_path, RENEWED)
+        async with opened(tmp_path, self.settings(tmp_path / "home", 1, 7)) as bench:
+            assert "around.turn: ValueError: boom" in await bench.say("hello")
+
+    async def test_one_that_cannot_be_built_anew_stays_as_it_is(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install(monkeypatch, tmp_path, "tools=[ping], lifecycle=Lifecycle(renew=lambda: 1 / 0)")
+        async with opened(tmp_path) as bench:
+            assert "pong" in await bench.say(",ping")
+            assert bench.problems() == {"odd": "renew: ZeroDivisionError: division by zero"}
+
 
 @pytest.mark.parametrize("failure", ["boom", "leave"])
 async def test_work_in_the_background_that_fails_is_named_and_left_to_its_supervisor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
-    install(monkeypatch, tmp_path, f"background={{'work': {failure}}}")
+    install(monkeypatch, tmp_path, f"lifecycle=Lifecycle(background={{'work': {failure}}})")
     async with opened(tmp_path) as bench:
-        works = {name: run for feature in bench.app.features.lasting for name, run in feature.background.items()}
+        works = {
+            name: run for feature in bench.app.features.lasting for name, run in feature.lifecycle.background.items()
+        }
         with pytest.raises(BubbotError, match="background work"):
             await works["feature odd: work"]()
         assert bench.problems() == {"odd": f"background work: {FAILURES[failure]}"}

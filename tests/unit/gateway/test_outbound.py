@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed, LeaseLost, StoreFull
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.middleware import PartDelivery
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
@@ -348,7 +348,7 @@ async def test_what_another_process_sends_stays_open_and_is_not_given_up() -> No
         raise LeaseLost("another process has it")
 
     stage = Stage()
-    async with delivering(stage, features=[Feature(name="fence", around_delivery=[refuse])]) as bench:
+    async with delivering(stage, features=[Feature(name="fence", around=Around(delivery=[refuse]))]) as bench:
         await said(bench, "one")
         await bench.quiet(1000)
         assert (stage.sent, await bench.events("outbox/ended", OUTBOX)) == ([], [])

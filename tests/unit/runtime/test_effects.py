@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.arguments.fields import Args
 from bubbot.errors import ConfigError, StoreFull, ToolFailed, ToolRefused
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.models.scripted import ScriptedModel
@@ -107,7 +107,7 @@ class World:
 
     def options(self, *tools: Tool, **fields: Any) -> Options:
         """A bot with the tool."""
-        features = [Feature(name="watching", around_tool=[self.watch])]
+        features = [Feature(name="watching", around=Around(tool=[self.watch]))]
         return Options(tools=[self.tool(), *tools], features=features, **fields)
 
     async def cut_off(self, store: TapeStore, *steps: Mapping[str, Any], text: str = "go", **fields: Any) -> None:
@@ -210,7 +210,7 @@ class TestBegin:
             return await call_next(replace(call, args=SendArgs(text="b")))
 
         world = World()
-        options = replace(world.options(), features=[Feature(name="changing", around_tool=[change])])
+        options = replace(world.options(), features=[Feature(name="changing", around=Around(tool=[change]))])
         async with running(memory_store, Played(both("a"), says("ok")), options) as bench:
             await bench.say("go")
             (begin,) = await bench.events("effect.begin")
@@ -223,7 +223,7 @@ class TestBegin:
 
         for once, sent in ((Repeat.NEVER, 1), (Repeat.KEY, 2)):
             world = World(once)
-            options = replace(world.options(), features=[Feature(name="twice", around_tool=[twice])])
+            options = replace(world.options(), features=[Feature(name="twice", around=Around(tool=[twice]))])
             async with running(memory_store, Played(both("a"), says("ok")), options, life=once) as bench:
                 await bench.say("go")
             assert (len(world.sent), len(set(world.sent))) == (sent, 1)

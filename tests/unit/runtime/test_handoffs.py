@@ -12,7 +12,7 @@ import pytest
 from bubbot.app.guard import guard_strategy
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BudgetExceeded
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelReply
@@ -266,7 +266,7 @@ async def test_its_calls_are_counted_and_a_stop_ends_it(memory_store: TapeStore)
         begun.set()
         await asyncio.Event().wait()
 
-    further = [Feature(name="counts", around_model=[count])]
+    further = [Feature(name="counts", around=Around(model=[count]))]
     packages = brief(hand_off=linger)
     async with summarising(
         memory_store, Played(*[says("ok")] * 9), selector="brief", packages=packages, further=further
@@ -288,7 +288,7 @@ async def test_over_budget_summary_cites_without_the_model(memory_store: TapeSto
             return await call_next(call)
         raise BudgetExceeded(scope="bot", name="", period="day", renews="2026-11-30", told=True)
 
-    further = [Feature(name="limits", around_model=[deny])]
+    further = [Feature(name="limits", around=Around(model=[deny]))]
     model = SummarisingModel()
     async with summarising(memory_store, model, selector="brief", packages=brief(), further=further) as bench:
         await say_all(bench)

@@ -16,7 +16,7 @@ from bubbot.app.guard import guard_strategy
 from bubbot.app.reading import head_finder
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import AccessError, BudgetExceeded, StoreUnavailable
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.models.scripted import ScriptedModel
@@ -174,7 +174,9 @@ async def test_messages_that_join_the_turn_are_prepared_for(store: TapeStore) ->
             posted.append(await bench.post("two"))
         return await call_next(call)
 
-    chosen = options(note, features=[Feature(name="held", around_model=[hold])], waiting=QueuePolicy(busy="steer"))
+    chosen = options(
+        note, features=[Feature(name="held", around=Around(model=[hold]))], waiting=QueuePolicy(busy="steer")
+    )
     async with running(store, Played(calls("tape_info"), says("done")), chosen) as bench:
         await bench.say("one")
     assert prepared == [1, 2]
@@ -346,7 +348,7 @@ async def test_over_budget_the_answer_still_comes_or_people_are_told(memory_stor
         raise error
 
     is_empty = False
-    chosen = options(spend, features=[Feature(name="limits", around_model=[limit])])
+    chosen = options(spend, features=[Feature(name="limits", around=Around(model=[limit]))])
     async with running(memory_store, Played(says("done")), chosen) as bench:
         assert (await bench.say("hello")).text == "done"
         asked, answered = await bench.events("loop.step")

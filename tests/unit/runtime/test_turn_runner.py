@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ModelOverflow, ModelUnavailable
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.channel import Preview, TextStreamed
 from bubbot.ports.model import ModelReply, ModelRequest, ModelTraits, TokenCount
@@ -83,7 +83,7 @@ class TestAsk:
             seen.append(call.request.system[:12])
             return await call_next(call)
 
-        options = Options(tools=[asking([], [])], features=[Feature(name="meter", around_model=[around])])
+        options = Options(tools=[asking([], [])], features=[Feature(name="meter", around=Around(model=[around]))])
         async with running(memory_store, Played(calls("ask_once"), says("x"), says("done")), options) as bench:
             await bench.say("hello")
         assert seen[1] == "You sum up."

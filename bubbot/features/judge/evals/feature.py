@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
 from bubbot.command import make_tools
-from bubbot.feature import Feature, Kernel
+from bubbot.feature import Around, Feature, Kernel
 from bubbot.features.judge.evals.commands import EVAL_TIMEOUT_SECONDS, EvalCommands
 from bubbot.features.judge.evals.facts import EVALS_TAPE
 from bubbot.features.judge.evals.library import EvalLibrary
@@ -32,6 +32,5 @@ def evals_feature(
         tools=make_tools(
             EvalCommands, lambda: commands, eval_run={"timeout": EVAL_TIMEOUT_SECONDS, "is_for_people": True}
         ),
-        around_model=(runner.around_model,),
-        around_tool=(runner.around_tool,),
+        around=Around(model=(runner.around_model,), tool=(runner.around_tool,)),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from bubbot.errors import ConfigError
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Around, Feature, Kernel, Lifecycle
 from bubbot.features.learn.live.recorder import LiveRecorder
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
@@ -50,12 +50,14 @@ class LiveFeature:
             name="learn.live",
             traces=(LEARN_TAPE,),
             on_merged=(recorder.on_merged,) if is_on else (),
-            around_model=(recorder.around_model,) if is_on else (),
-            lifespan=recorder.lifespan,
-            background={"recording for training": recorder.run},
+            around=Around(model=(recorder.around_model,) if is_on else ()),
+            lifecycle=Lifecycle(
+                lifespan=recorder.lifespan,
+                background={"recording for training": recorder.run},
+                prepare=self._prepare,
+                renew=self.feature,
+            ),
             health=lambda context: recorder.health.report(context, host),
-            prepare=self._prepare,
-            renew=self.feature,
         )
 
     async def _prepare(self, settings: Settings) -> Apply:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bubbot.command import make_tools
 from bubbot.errors import BubbotError
-from bubbot.feature import Apply, Feature, Kernel
+from bubbot.feature import Apply, Around, Feature, Kernel, Lifecycle
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.features.learn.weights.facts import ExportReady, OwnerTold, WeightsAccepted
@@ -95,13 +95,12 @@ class WeightsFeature:
             name=NAME,
             tools=make_tools(WeightsService, lambda: self.service, learn_offer={"timeout": OFFER_TIMEOUT_SECONDS}),
             services=(self.service,),
-            around_turn=(self._switcher.around_turn,),
-            around_model=(self._switcher.around_model,),
+            around=Around(turn=(self._switcher.around_turn,), model=(self._switcher.around_model,)),
             on_merged=(self._wake,),
-            lifespan=self._lifespan,
-            background={"exports and newer weights": self.run},
+            lifecycle=Lifecycle(
+                lifespan=self._lifespan, background={"exports and newer weights": self.run}, prepare=self._prepare
+            ),
             health=self._report,
-            prepare=self._prepare,
         )
 
     def _check_model(self, name: str) -> None:

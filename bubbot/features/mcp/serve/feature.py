@@ -5,7 +5,7 @@ from __future__ import annotations
 from secrets import token_urlsafe
 
 from bubbot.command import make_tools
-from bubbot.feature import Feature, Kernel
+from bubbot.feature import Feature, Kernel, Lifecycle
 from bubbot.features.mcp.serve.facts import CLIENTS_TAPE
 from bubbot.features.mcp.serve.sending import MCP_ORIGIN, SendTurns
 from bubbot.features.mcp.serve.service import McpClients
@@ -32,5 +32,5 @@ def create_lasting(kernel: Kernel, _settings: Settings) -> Feature:
         sources={MCP_ORIGIN: SendTurns()},
         traces=(CLIENTS_TAPE,),
         on_merged=(wishes.apply_merge,),
-        on_recovered=wishes.expire,
+        lifecycle=Lifecycle(on_recovered=wishes.expire),
     )

@@ -11,7 +11,7 @@ import pytest
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
 from bubbot.errors import LeaseLost
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.budget.metering import budget_subject
 from bubbot.middleware import CallNext, ModelCall
@@ -248,7 +248,7 @@ class TestASubTask:
             return await call_next(call)
 
         model = scripted(go=[run("outer", tools=["agent.run"]), says("done")], outer=[run("inner"), says("x")])
-        own = options(features=[Feature(name="meter", around_model=[meter])])
+        own = options(features=[Feature(name="meter", around=Around(model=[meter]))])
         async with running(memory_store, model, own) as bench:
             await bench.say("go", sender="7")
         assert len(subjects) == 5

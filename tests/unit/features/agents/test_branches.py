@@ -11,7 +11,7 @@ import pytest
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.command import Caller
 from bubbot.errors import ConfigError
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.agents.branch_commands import BranchesShown
 from bubbot.features.agents.branches import BranchGroupView, ShownTape, copy_entries, read_alternatives
 from bubbot.features.agents.facts import Alternative, BranchEnded, BranchesAsked, TaskUsage
@@ -649,7 +649,7 @@ class TestAfterAnInterruption:
                 await asyncio.sleep(60)
             return output
 
-        stuck = options(features=[Feature(name="stuck", around_tool=[stay])])
+        stuck = options(features=[Feature(name="stuck", around=Around(tool=[stay]))])
         async with running(store, told(be_brief=["short"]), stuck) as bench:
             await bench.say(f"{ASK} What?")
             await bench.post(",branch.choose 1")

@@ -324,8 +324,8 @@ async def test_switched_off_it_ends_what_is_recorded(tmp_path: Path) -> None:
         await app.say(",rate 5")
         off = recorded_by(proxy, endpoint_sessions=[])
         (feature,) = [each for each in app.features.lasting if each.name == "learn.live"]
-        assert feature.prepare is not None
-        (await feature.prepare(off))()
+        assert feature.lifecycle.prepare is not None
+        (await feature.lifecycle.prepare(off))()
         await recorder_of(app).look()
         assert proxy.sessions[0].is_ended
         assert proxy.sessions[0].calls[0].reward == 1.0
@@ -441,10 +441,10 @@ async def test_a_turn_that_waits_while_recording_is_switched_off_is_answered(tmp
     async with serving(RlProxy()) as proxy, recording(tmp_path / "home", recorded_by(proxy), is_run=False) as app:
         recorder = recorder_of(app)
         (feature,) = [each for each in app.features.lasting if each.name == "learn.live"]
-        assert feature.prepare is not None
+        assert feature.lifecycle.prepare is not None
         async with recorder._locks[CHAT]:  # a session of the chat is about to end, and the proxy takes its time
             waiting = asyncio.create_task(app.say("hello"))
             await until(lambda: bool(recorder._locks[CHAT]._waiters))
-            (await feature.prepare(make_settings(LearnSettings(), model=ModelSettings(name="scripted"))))()
+            (await feature.lifecycle.prepare(make_settings(LearnSettings(), model=ModelSettings(name="scripted"))))()
         assert (await waiting).text == OWN
         assert proxy.log == []

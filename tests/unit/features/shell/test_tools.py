@@ -362,8 +362,8 @@ async def test_a_program_in_the_background_ends_after_its_time(tmp_path: Path) -
 @asynccontextmanager
 async def feature_of(home: Path, **values: Any) -> Any:
     feature = ShellFeature(home, make_settings(settings(**values))).feature()
-    assert feature.lifespan is not None
-    async with feature.lifespan():
+    assert feature.lifecycle.lifespan is not None
+    async with feature.lifecycle.lifespan():
         yield feature
 
 

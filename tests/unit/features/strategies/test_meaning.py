@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelUnavailable
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import make_retrieval
@@ -186,7 +186,7 @@ async def test_what_means_the_same_stands_beside_the_message(memory_store: TapeS
     search = MeaningSearch(index, open_nothing, is_on=lambda: True)
     strategies = OWN_STRATEGIES.replace_own(make_retrieval(lambda _: 800, search.find))
     policy = ContextPolicy("retrieval", strategies=strategies)
-    options = Options(compose=policy, features=[Feature(name="strategies", around_turn=(follow,))])
+    options = Options(compose=policy, features=[Feature(name="strategies", around=Around(turn=(follow,)))])
     async with running(memory_store, ScriptedModel(), options) as bench:
         await bench.say("The automobile is on level 4711.")
         await bench.tape().handoff("phase/next")
@@ -224,8 +224,8 @@ async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
     made = built.feature()
     tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
     options = Options(compose=policy, features=[replace(made, tools=tools)])
-    assert made.lifespan is not None
-    async with running(memory_store, ScriptedModel(), options) as bench, made.lifespan():
+    assert made.lifecycle.lifespan is not None
+    async with running(memory_store, ScriptedModel(), options) as bench, made.lifecycle.lifespan():
         benches.append(bench)
         await bench.say("The automobile is on level 4711.")
         await bench.tape().handoff("phase/next")

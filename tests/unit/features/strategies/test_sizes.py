@@ -9,7 +9,7 @@ import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelOverflow
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.strategies.sizes import ContextSizes, least_tokens, read_size
 from bubbot.models.catalogue.sizes import find_traits
 from bubbot.models.catalogue.tokens import TokenizerCache
@@ -136,7 +136,7 @@ class Server(ScriptedModel):
 def learning(lessons: ModelLessons, *, role: Role = Role.OWNER) -> Options:
     sizes = ContextSizes(lessons)
     policy = ContextPolicy(strategies=OWN_STRATEGIES)
-    feature = Feature(name="strategies", around_turn=(sizes.around_turn,), around_model=(sizes.around_model,))
+    feature = Feature(name="strategies", around=Around(turn=(sizes.around_turn,), model=(sizes.around_model,)))
     return Options(compose=policy, features=[feature], lessons=lessons, role=role)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bubbot.app.bot import PortWrappers, open_app
 from bubbot.errors import BudgetExceeded, ModelOverflow, ModelUnavailable, TapeCorrupt
-from bubbot.feature import Feature
+from bubbot.feature import Around, Feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
@@ -523,7 +523,7 @@ async def test_a_budget_that_is_used_up_is_respected_and_named(memory_store: InM
         raise error
 
     model = SummarisingModel()
-    async with summarising(memory_store, model, further=[Feature(name="limits", around_model=[deny])]) as bench:
+    async with summarising(memory_store, model, further=[Feature(name="limits", around=Around(model=[deny]))]) as bench:
         await bench.say("the code is 4711")
         told = (await bench.say(",summary")).text
         assert "did not write the summary (Today's budget of this chat is used up): it cites" in told
