@@ -74,7 +74,7 @@ def mcp_bench(home: Path) -> Iterator[McpEffectBench]:
         yield McpEffectBench(home, service=service)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.law("T19", "T20")
 @pytest.mark.parametrize("point", [each for each in points(SAMPLE) if each.values[0] in AT_SERVER])
 def test_a_kill_at_any_boundary_repeats_no_effect(tmp_path: Path, point: str) -> None:

@@ -194,6 +194,7 @@ async def test_a_yes_for_a_program_that_was_removed_sends_nothing(scene: Scene) 
     assert [entry.data["status"] for entry in await scene.facts("mcp/send_ended")] == ["declined"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "point",
     [
@@ -223,6 +224,7 @@ async def test_a_kill_before_the_card_loses_nothing(scene: Scene, point: str) ->
     assert await damage(scene.home) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "point",
     [

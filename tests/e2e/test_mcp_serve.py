@@ -91,6 +91,7 @@ async def look(client: Client) -> None:
 
 
 class TestStdio:
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("mode", MODES)
     async def test_an_editor_reads_a_granted_chat(self, home: Path, mode: ConnectMode) -> None:
         async with by_stdio(home, mode=mode) as client:
@@ -179,6 +180,7 @@ class TestStdio:
         async with asyncio.timeout(WAIT):
             assert await process.wait() == 0
 
+    @pytest.mark.sampled(2)
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
     async def test_the_process_ends_when_it_is_asked_to(self, home: Path, number: signal.Signals) -> None:
         process = await _start(home, "--client", EDITOR)
@@ -199,6 +201,7 @@ class TestStdio:
 
 
 class TestHttp:
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("mode", MODES)
     async def test_a_program_with_a_token_reads_a_granted_chat(
         self, served: Path, server: HttpServer, mode: ConnectMode

@@ -123,6 +123,7 @@ def list_left(home: Path) -> list[str]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sandbox", ["bwrap", "landlock", "none"])
 async def test_what_a_server_leaves_whose_sandbox_is_killed_ends_with_it(
     tmp_path: Path, sandbox: str, request: pytest.FixtureRequest
@@ -167,6 +168,7 @@ def play(home: Path, sandbox: str, seed: int, acts: int) -> list[str]:
     return left
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sandbox", ["bwrap", "landlock", "none"])
 def test_starts_cancels_and_kills_leave_no_process(
     tmp_path: Path, sandbox: str, request: pytest.FixtureRequest

@@ -396,7 +396,7 @@ async def run(home: Path, name: str) -> tuple[list[str], list[str]]:
         return found, model.made
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CHAINS)
 async def test_no_order_of_a_server_reaches_anything_unasked(tmp_path: Path, name: str) -> None:
     found, made = await run(tmp_path, name)

@@ -187,6 +187,7 @@ async def test_all_that_a_server_started_is_gone_with_the_connection(
     assert marked(mark) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["bwrap", "landlock", "none"])
 async def test_a_sigkill_of_our_own_process_leaves_no_server(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
