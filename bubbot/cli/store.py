@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
+
 from bubbot.app.auditors import add_server_auditor, add_server_tenant
 from bubbot.app.tapes import now
 from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
-from bubbot.cli.output import show
-from bubbot.cli.setup import load_setup
+from bubbot.cli.output import show, show_record
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.shell_command import Argument, CommandGroup
 from bubbot.tape.entry import timestamp
 
 EXIT_OK = 0
+
+
+class ServerRole(Struct, frozen=True):
+    """A role on the server, and what the settings of the bot need.
+
+    Attributes:
+        role: the role; psql gives it a password, if the server asks for one.
+        key: the key of `[store]`: `url` or `audit_url`.
+        url: its value, without a password.
+    """
+
+    role: str
+    key: str
+    url: str
 
 
 class TenantArgs(Args, frozen=True):
@@ -31,7 +47,7 @@ class AuditorArgs(Args, frozen=True):
     ] = ""
 
 
-@local_command("store add-tenant", example="store add-tenant acme")
+@local_command("store add-tenant", example="store add-tenant acme", result=ServerRole)
 def add_tenant(invocation: Invocation, args: TenantArgs) -> int:
     """Make a tenant on the PostgreSQL server, or bring it up to date.
 
@@ -41,11 +57,11 @@ def add_tenant(invocation: Invocation, args: TenantArgs) -> int:
     """
     setup = load_setup(invocation)
     url = add_server_tenant(setup.settings, args.name, timestamp(now()))
-    _show_address("url", url, f"The tenant {args.name} has its own schema and role.")
+    _show_role(setup, "url", url, f"The tenant {args.name} has its own schema and role.")
     return EXIT_OK
 
 
-@local_command("store add-auditor", example="store add-auditor\nstore add-auditor --tenant acme")
+@local_command("store add-auditor", example="store add-auditor\nstore add-auditor --tenant acme", result=ServerRole)
 def add_auditor(invocation: Invocation, args: AuditorArgs) -> int:
     """Make the role and the views of auditors on the PostgreSQL server.
 
@@ -55,13 +71,15 @@ def add_auditor(invocation: Invocation, args: AuditorArgs) -> int:
     """
     setup = load_setup(invocation)
     url = add_server_auditor(setup.settings, args.tenant)
-    _show_address("audit_url", url, "Auditors have their own role and views.")
+    _show_role(setup, "audit_url", url, "Auditors have their own role and views.")
     return EXIT_OK
 
 
-def _show_address(key: str, url: str, sentence: str) -> None:
-    """Print what the settings of the bot need."""
+def _show_role(setup: CommandSetup, key: str, url: str, sentence: str) -> None:
     role = url.partition("//")[2].partition("@")[0]
+    if setup.as_json:
+        show_record(ServerRole(role, key, url))
+        return
     show(
         f"{sentence} Give the role a password with psql (\\password {role}) if the server asks for one, and set for the bot:"
     )

@@ -85,6 +85,26 @@ def test_a_server_that_never_answers_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "printed"),
+    [
+        ("postgresql://me:secret@db.example/tapes", "postgresql://acme@db.example/tapes"),
+        ("postgresql://me@[::1]:5433/tapes", "postgresql://acme@/tapes?host=%3A%3A1&port=5433"),
+        ("postgresql://me@/my%20tapes?host=/run/pg&port=5433", "postgresql://acme@/my%20tapes?host=/run/pg&port=5433"),
+        ("postgresql://me@a:1,b:2/tapes?target_session_attrs=primary",
+         "postgresql://acme@/tapes?host=a%2Cb&port=1%2C2&target_session_attrs=primary"),
+        ("postgresql://me@db/tapes?sslmode=verify-full&sslrootcert=/etc/ca.pem&sslcert=/me.crt&sslkey=/me.key&sslpassword=x",
+         "postgresql://acme@db/tapes?sslmode=verify-full&sslrootcert=/etc/ca.pem"),
+        ("postgresql://me@db/tapes?connect_timeout=3&application_name=ours",
+         "postgresql://acme@db/tapes?connect_timeout=3&application_name=ours"),
+    ],
+)  # fmt: skip
+def test_the_address_of_another_role_keeps_all_but_what_only_one_role_has(url: str, printed: str) -> None:
+    theirs = ServerAddress(url).for_role("acme")
+    assert theirs.url == printed
+    assert ServerAddress(printed).parameters == theirs.parameters
+
+
+@pytest.mark.parametrize(
     "url",
     [
         f"mysql://me:{PASSWORD}@localhost/x",

@@ -146,6 +146,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "model install": ("model", "install", "--dry-run"),
     "reload": ("reload",),
     "workers": ("workers",),
+    "store add-tenant": ("store", "add-tenant", "acme"),
+    "store add-auditor": ("store", "add-auditor"),
     "service status": ("service", "status"),
     "backup": ("backup", "copy"),
     "tape copy": ("tape", "copy", "copy/bubbot.db", "moved"),
@@ -155,7 +157,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "restore accept-loss": ("--home", "restored", "restore", "--accept-loss"),
 }
 """Each command that has a schema, in an order in which each finds what it needs in a used home."""
-REFUSED = {"access approve", "mcp client-send", "mcp login", "mcp unpin", "reload", "workers", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
+REFUSED = {"access approve", "mcp client-send", "mcp login", "mcp unpin", "reload", "workers", "store add-tenant", "store add-auditor", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
            "restore empty", "restore accept-loss", "task graph", "task resume", "task cancel", "task rerun"}  # fmt: skip
 """They need a person who wrote, a server with a login, a pinned tool, a running bot, a server of PostgreSQL, a missing or shorter database (tests/e2e/test_backup.py), or a card:
 tests/unit/features/approvals/test_turns.py runs those with one; a test below runs those of a run with one."""

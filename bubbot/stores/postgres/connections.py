@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import sql
@@ -49,6 +50,11 @@ NOBODY_WRITES = f"""
 """True if no other connection holds `SHARE_WRITING`, so that what is committed is all there is."""
 _LOST = ("08", "57P")
 """Beginnings of the codes of a server that went away; an error without a code is the client's, who lost it."""
+_CREDENTIALS = ("password", "passfile", "sslpassword", "sslcert", "sslkey")
+"""The parameters of an address that only one role has."""
+_DEFAULTS: Mapping[str, str | int] = MappingProxyType(
+    {"connect_timeout": CONNECT_SECONDS, "application_name": "bubbot"}
+)
 _DAMAGED = ("XX001", "XX002")
 
 
@@ -102,27 +108,29 @@ class ServerAddress:
         if not re.fullmatch(r"[\d,]*", port) or "@" in database:
             raise _unusable("a password seems to hold one of these signs")
         self.parameters: Mapping[str, Any] = {
-            "connect_timeout": CONNECT_SECONDS,
-            "application_name": "bubbot",
+            **_DEFAULTS,
             **{name: value for name, value in parameters.items() if value is not None},
         }
 
     def for_role(self, role: str) -> ServerAddress:
-        """Return the same database for another role, whose password is not known."""
+        """Return the same database for another role, whose password or certificate is not known."""
         address = copy(self)
-        kept = {name: value for name, value in self.parameters.items() if name not in ("password", "passfile")}
+        kept = {name: value for name, value in self.parameters.items() if name not in _CREDENTIALS}
         address.parameters = {**kept, "user": role}
         return address
 
     @property
     def url(self) -> str:
-        """The address as settings have it, without a password."""
-        known = {name: str(self.parameters.get(name) or "") for name in ("user", "host", "port", "dbname")}
-        host, port, folder = known["host"], known["port"], ""
-        if host.startswith("/"):  # of the socket
-            host, folder = "", f"?host={quote(host, safe='/')}"
-        user = f"{quote(known['user'], safe='')}@" if known["user"] else ""
-        return f"postgresql://{user}{host}{f':{port}' if port else ''}/{quote(known['dbname'], safe='')}{folder}"
+        """The address as settings have it, without a password; whatever else was given, such as `sslmode`, stays."""
+        given = {name: str(value) for name, value in self.parameters.items() if name not in _CREDENTIALS}
+        given = {name: value for name, value in given.items() if value != str(_DEFAULTS.get(name, ""))}
+        user, database = given.pop("user", ""), given.pop("dbname", "")
+        place = ""
+        if not set(given.get("host", "")) & {"/", ",", ":"}:  # neither a socket nor several hosts nor IPv6
+            host, port = given.pop("host", ""), given.pop("port", "")
+            place = f"{host}:{port}" if port else host
+        query = f"?{urlencode(given, quote_via=quote, safe='/')}" if given else ""
+        return f"postgresql://{quote(user, safe='')}{'@' if user else ''}{place}/{quote(database, safe='')}{query}"
 
     def __repr__(self) -> str:
         return f"ServerAddress({self})"
