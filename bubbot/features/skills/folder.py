@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ MAX_BYTES = 20_000_000
 """Bytes of all files of a skill."""
 MAX_TEXT_BYTES = 262_144
 """A longer file is never shown, as one is not that is no UTF-8."""
+SETTLING_SECONDS = 2.0
+"""What changed less long before may change again within a tick of the clock of a file system, and keep its times."""
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 Stamp: TypeAlias = tuple[tuple[str, int, int, int, int, int], ...]
@@ -44,6 +47,7 @@ class SkillFolder:
         contents: the bytes of each file, by its name.
         programs: the files that are marked as programs.
         stamp: what tells cheaply that it has changed.
+        is_settled: nothing had changed shortly before it was read, so a later change has other times.
     """
 
     path: Path
@@ -53,6 +57,7 @@ class SkillFolder:
     contents: Mapping[str, bytes]
     programs: frozenset[str]
     stamp: Stamp
+    is_settled: bool
 
 
 def read_folder(path: Path) -> SkillFolder:
@@ -61,7 +66,9 @@ def read_folder(path: Path) -> SkillFolder:
     Raises:
         ConfigError: it is no skill, has anything but files and folders, is too large, or was changed meanwhile.
     """
+    began = time.time()
     before = read_stamp(path)
+    newest = max((max(content, inode) for *_, content, inode in before), default=0) / 1e9
     contents: dict[str, bytes] = {}
     programs = set[str]()
     size = 0
@@ -85,7 +92,16 @@ def read_folder(path: Path) -> SkillFolder:
     digest = join_digests(path, ((file.name, file.sha256) for file in files))
     if read_stamp(path) != before:
         raise ConfigError(f"{path} was changed while it was read: try again when it is whole")
-    return SkillFolder(path, document, files, digest, contents, frozenset(programs), before)
+    return SkillFolder(
+        path,
+        document,
+        files,
+        digest,
+        contents,
+        frozenset(programs),
+        before,
+        is_settled=newest < began - SETTLING_SECONDS,
+    )
 
 
 def read_stamp(path: Path) -> Stamp:

@@ -92,7 +92,9 @@ class SkillLibrary:
             return known
         self._read.pop(folder, None)
         self._check_name(folder)
-        found = self._read[folder] = replace(read_folder(folder), contents={})
+        found = replace(read_folder(folder), contents={})
+        if found.is_settled:
+            self._read[folder] = found
         return found
 
     def read(self, folder: Path) -> SkillFolder:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller
 from bubbot.features.skills.document import MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS
+from bubbot.folder_digest import PREFIX
 from bubbot.formatting import clean_label, escape_markdown, fence, format_bytes
 from bubbot.log import printable
 from bubbot.shell_command import Argument
@@ -18,6 +19,8 @@ from bubbot.tape.provenance import Source
 
 MAX_ABOUT_CHARS = 400
 MAX_SHOWN_CHARS = 12_000
+DIGITS_SHOWN = 32
+"""Hex digits of a digest in a command that people copy: 128 bits, which nobody finds a second folder for."""
 """Characters of a text, and of a difference, that `show` shows."""
 
 
@@ -70,6 +73,14 @@ class AcceptSkillArgs(Args, frozen=True):
     """A skill to accept as it is now."""
 
     name: NameArg
+    digest: Annotated[
+        str,
+        Meta(
+            description="the digest that was shown, at least 32 digits of it: what is accepted is what you saw",
+            pattern=r"^((sha256:)?[0-9a-f]{32,64})?\Z",
+            extra={"form": "32 to 64 digits of a digest in hex"},
+        ),
+    ] = ""
     mine: MineArg = False
     about: AboutArg = ""
 
@@ -234,7 +245,7 @@ class SkillReport(Struct, frozen=True):
         if self.body:
             lines += ["", _quote(self.body, caller)]
         if row.status in (SkillStatus.NEW, SkillStatus.CHANGED):
-            lines += ["", say("skill_may_accept", command=_format_accept(caller, row.name))]
+            lines += ["", say("skill_may_accept", command=_format_accept(caller, row))]
         return "\n".join(lines)
 
 
@@ -243,10 +254,12 @@ def _tell(text: str, caller: Caller) -> str:
     return printable(text) if caller.turn is None else escape_markdown(text)
 
 
-def _format_accept(caller: Caller, name: str) -> str:
+def _format_accept(caller: Caller, row: SkillRow) -> str:
+    """Return the command that accepts what is shown, and nothing else that may be there by then."""
+    what = f"{row.name} {row.digest.removeprefix(PREFIX)[:DIGITS_SHOWN]}"
     if caller.turn is None:
-        return f"bubbot skills accept {name}"
-    return f"{caller.texts.format_commands(',skills.accept')} {name}"
+        return f"bubbot skills accept {what}"
+    return f"{caller.texts.format_commands(',skills.accept')} {what}"
 
 
 def _quote(text: str, caller: Caller) -> str:

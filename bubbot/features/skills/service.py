@@ -29,6 +29,7 @@ from bubbot.features.skills.results import (
     SkillStatus,
 )
 from bubbot.features.skills.state import SKILLS_PROJECTION, SkillsState
+from bubbot.folder_digest import PREFIX
 from bubbot.ports.channel import Role
 from bubbot.tape.fact import Cited
 from bubbot.tape.fork import MergeResult
@@ -249,9 +250,9 @@ class SkillService:
         return await asyncio.to_thread(self._check, args.folder)
 
     @command(
-        "skills accept <name>",
+        "skills accept <name> [digest]",
         chat=("skills.accept",),
-        form="<name>",
+        form="<name> [digest]",
         example="pdf-forms",
         role=Role.OWNER,
         effect=ADMINISTERS,
@@ -264,12 +265,12 @@ class SkillService:
         ),
     )
     async def accept(self, caller: Caller, args: AcceptSkillArgs) -> SkillChange:
-        """Let models use a skill as its files are now. If one of them changes, the skill is off until you accept it again."""
+        """Let models use a skill as its files are now, or as they were shown if you give the digest. If one of them changes, the skill is off until you accept it again."""
         self._require_on()
         fact, path = await self._find(args.name)
         found = self.library.locate(fact) if fact is not None else path
         assert found is not None
-        return await self._accept(caller, found, mine=args.mine, about=args.about)
+        return await self._accept(caller, found, mine=args.mine, about=args.about, digest=args.digest)
 
     @command(
         "skills remove <name>",
@@ -307,12 +308,14 @@ class SkillService:
             raise ValueInvalid("skill_unknown", name=name)
         return (cited.fact if cited else None), path
 
-    async def _accept(self, caller: Caller, path: Path, *, mine: bool, about: str) -> SkillChange:
+    async def _accept(self, caller: Caller, path: Path, *, mine: bool, about: str, digest: str = "") -> SkillChange:
         if not self.library.is_trusted(path):
             raise ConfigError(
                 f"{path.parent} is not in [skills] folders: add it there, or copy the skill (bubbot skills add {path})"
             )
         folder = await asyncio.to_thread(self.library.read, path)
+        if not folder.digest.removeprefix(PREFIX).startswith(digest.removeprefix(PREFIX)):
+            raise CommandRefused("skill_other_digest", name=path.name, given=digest)
         source = Source.OWN if mine else Source.WORLD
         is_new = await self.install(folder, source=source, by=caller.place, about=" ".join(about.split()))
         document = folder.document

@@ -260,7 +260,9 @@ def _make_folder(args: ProposeSkillArgs) -> SkillFolder:
     file = SkillFile(SKILL_FILE, len(content), sha256(content).hexdigest())
     path = Path(args.name)
     digest = join_digests(path, [(file.name, file.sha256)])
-    return SkillFolder(path, _read_proposal(args), (file,), digest, {SKILL_FILE: content}, frozenset(), ())
+    return SkillFolder(
+        path, _read_proposal(args), (file,), digest, {SKILL_FILE: content}, frozenset(), (), is_settled=False
+    )
 
 
 def skill_tools(service: SkillService, can_run: Callable[[Turn], bool]) -> list[Tool]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
@@ -14,6 +15,7 @@ import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.features.skills import folder as folders
+from bubbot.features.skills import library as libraries
 from bubbot.features.skills.folder import list_folders, read_file, read_folder, read_stamp
 from bubbot.features.skills.library import SkillLibrary
 from bubbot.new_files import create_folder
@@ -104,7 +106,9 @@ def test_a_change_of_the_same_size_and_time_changes_the_stamp(tmp_path: Path) ->
 def test_files_are_read_again_only_if_they_seem_to_have_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(folders, "SETTLING_SECONDS", 0.0)
     path, library = write_skill(tmp_path / "home" / "skills"), SkillLibrary(tmp_path / "home")
+    time.sleep(0.05)  # more than a tick of the clock of a file system
     first = library.look(path)
     with monkeypatch.context() as patched:
         patched.setattr("bubbot.features.skills.library.read_folder", None)
@@ -113,6 +117,16 @@ def test_files_are_read_again_only_if_they_seem_to_have_changed(
     again = library.look(path)
     assert again is not first
     assert again.digest == first.digest
+
+
+def test_a_change_within_a_tick_of_the_clock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, library = write_skill(tmp_path / "home" / "skills", files={"a.md": "one"}), SkillLibrary(tmp_path / "home")
+    stamp = read_stamp(path)
+    for module in (folders, libraries):
+        monkeypatch.setattr(module, "read_stamp", lambda _: stamp)
+    first = library.look(path)
+    (path / "a.md").write_text("two")
+    assert library.look(path).digest != first.digest
 
 
 def test_a_folder_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

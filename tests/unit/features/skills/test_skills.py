@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,8 +79,12 @@ class TestAccepting:
             assert find_catalogue(model.requests[0]) == ""
             assert "no such skill may be used here" in (await bench.results())[0]
             shown = (await bench.say(",skills.show pdf-forms")).text
-            assert "If you want models to use it like this: `,skills.accept pdf-forms`" in shown
-            assert "Models may use the skill pdf-forms" in (await bench.say(",skills.accept pdf-forms mine=true")).text
+            (accept,) = re.findall(r"use it like this: `(,skills.accept pdf-forms [0-9a-f]{32})`", shown)
+            (root / "pdf-forms" / "more.md").write_text("unseen")
+            assert "has another digest now" in (await bench.say(accept)).text
+            assert await bench.skill_facts() == []
+            (root / "pdf-forms" / "more.md").unlink()
+            assert "Models may use the skill pdf-forms" in (await bench.say(f"{accept} mine=true")).text
             await bench.say(",new")
             await bench.say("fill it in")
             assert TEXT.splitlines()[-1] in (await bench.results())[-1]
