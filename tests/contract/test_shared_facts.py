@@ -231,6 +231,19 @@ class TestFeatures:
             answer = await second.say(",topics", MEMBER, MEMBER)
             assert "garden" in str(answer)
 
+    async def test_what_a_person_allows_at_one_bot_and_takes_back_there_holds_at_the_other(
+        self, tmp_path: Path, postgres_address: str
+    ) -> None:
+        async with pair(tmp_path, postgres_address) as (first, second):
+            allowed = second.daemon.bot.features.consents.has_consented
+            assert not await allowed(("tg", MEMBER), "training")
+            await first.say(",consent training yes", MEMBER, MEMBER)
+            assert await allowed(("tg", MEMBER), "training")
+            assert not await allowed(("tg", MEMBER), "evaluation")
+            assert not await allowed(("tg", OWNER), "training")
+            await first.say(",consent training no", MEMBER, MEMBER)
+            assert not await allowed(("tg", MEMBER), "training")
+
     async def test_a_view_is_shown_elsewhere_until_its_grant_is_taken_back(
         self, tmp_path: Path, postgres_address: str
     ) -> None:

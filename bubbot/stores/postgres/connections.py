@@ -50,7 +50,9 @@ NOBODY_WRITES = f"""
 """True if no other connection holds `SHARE_WRITING`, so that what is committed is all there is."""
 _LOST = ("08", "57P")
 """Beginnings of the codes of a server that went away; an error without a code is the client's, who lost it."""
-_CREDENTIALS = ("password", "passfile", "sslpassword", "sslcert", "sslkey")
+_CREDENTIALS = (
+    "password", "passfile", "sslpassword", "sslcert", "sslkey", "scram_client_key", "scram_server_key", "oauth_client_id", "oauth_client_secret",
+)  # fmt: skip
 """The parameters of an address that only one role has."""
 _DEFAULTS: Mapping[str, str | int] = MappingProxyType(
     {"connect_timeout": CONNECT_SECONDS, "application_name": "bubbot"}
