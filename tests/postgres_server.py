@@ -200,6 +200,11 @@ class BreakableServer:
         """See `PostgresServer.address`."""
         return PostgresServer(str(self.folder), 0, "").address(database, user)
 
+    @property
+    def pid(self) -> int:
+        """The id of its first process; 0 while it does not run."""
+        return self._process.pid if self._process is not None else 0
+
     def take(self, folder: Path) -> None:
         """Give a folder to the user of the server."""
         _other_user(folder)
