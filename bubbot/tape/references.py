@@ -391,9 +391,9 @@ def entries_as_of(
     if not earlier:
         return list(found)
     back = MovedIds(tape, dict(sorted(earlier.items())), references)
+    moved = min(earlier.values())  # one behind it may have its id again by chance, and name others that have not
     return [
-        back.move(tape, entry).with_id(place) if entry.id in earlier else entry
-        for place, entry in enumerate(found, first)
+        entry if place < moved else back.move(tape, entry).with_id(place) for place, entry in enumerate(found, first)
     ]
 
 

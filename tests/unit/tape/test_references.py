@@ -128,6 +128,18 @@ def test_entries_as_of_a_recorded_state_have_the_ids_they_had_then() -> None:
     assert entries_as_of("tape", [], KERNEL_REFERENCES) == []
 
 
+@pytest.mark.law("T13")
+def test_an_entry_that_has_its_id_again_by_chance_names_what_it_named_then() -> None:
+    """A fork wrote 2, 3 and 4; the tape got the key of 3 meanwhile, so that 2 became 3, 3 became 2, and 4 stayed 4."""
+    now = [note("b", key="k").with_id(2), note("a").with_id(3), event("correction", {"corrects": 3}).with_id(4)]
+    then = entries_as_of("tape", [now[1], now[0], now[2]], KERNEL_REFERENCES, first=2)
+    assert then == [
+        note("a").with_id(2),
+        note("b", key="k").with_id(3),
+        event("correction", {"corrects": 2}).with_id(4),
+    ]
+
+
 def test_a_recorded_state_tells_the_moved_entries_from_the_others() -> None:
     tape = [note(str(entry_id)).with_id(entry_id) for entry_id in range(1, 11)]
     state = RecordedState.parse([[1, 2], [9, 10], [5, 6]])
