@@ -131,8 +131,14 @@ async def test_what_a_server_leaves_whose_sandbox_is_killed_ends_with_it(
     require(sandbox, request)
     stubborn = replace(SERVER, argv=(*SERVER.argv, "stubborn"), readable=READABLE)
     async with open_host(tmp_path, sandbox=sandbox) as host:
-        for _ in range(3):
-            assert (await host.call(stubborn, "hello", {}, meta={})).text == "hello"
+        for killed in range(3):
+            try:
+                said = await host.call(stubborn, "hello", {}, meta={})
+            except McpFailed as error:  # the child had not heard yet of the end of the one before
+                if not killed or str(error) != "it was ended by signal 9":
+                    raise
+                said = await host.call(stubborn, "hello", {}, meta={})
+            assert said.text == "hello"
             (front,) = list_children(host.pid or 0)
             assert len(list_left(tmp_path)) > 1
             os.kill(front, signal.SIGKILL)
