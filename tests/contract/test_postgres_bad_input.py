@@ -28,11 +28,10 @@ from bubbot.stores.postgres.store import open_store
 from tests.doubles import CountingSalt, SteppingClock
 from tests.postgres_server import (
     SUPERUSER,
-    BreakableServer,
+    OwnServer,
     PostgresServer,
-    breakable_server,
-    find_programs,
     make_template,
+    own_server,
 )
 from tests.tapes import notes, texts
 
@@ -159,16 +158,14 @@ def test_a_database_in_another_encoding_is_refused(postgres_server: PostgresServ
 
 
 @pytest.fixture(scope="module")
-def careless_server() -> Iterator[BreakableServer]:
+def careless_server() -> Iterator[OwnServer]:
     """A server with fsync off."""
-    programs = find_programs()
-    assert programs is not None
-    with breakable_server(programs, "fsync=off") as server:
+    with own_server("fsync=off") as server:
         make_template(server)
         yield server
 
 
-def test_a_server_that_does_not_write_through_is_refused(careless_server: BreakableServer) -> None:
+def test_a_server_that_does_not_write_through_is_refused(careless_server: OwnServer) -> None:
     address = careless_server.address("bubbot_template", "owner")
     said = opening(address)
     assert (

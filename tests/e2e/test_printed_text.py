@@ -113,6 +113,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "skills accept": [
         ("skills", "accept", "evil-skill", "--about", "tea \x1b[2J\u202e"),
         ("skills", "accept", "\x9b2J"),
+        ("skills", "accept", "evil-skill", "\x1b[2J"),
+        ("skills", "accept", "evil-skill", "0" * 64),
     ],
     "skills remove": [("skills", "remove", "\x1b[2J")],
     "mcp add": [

@@ -12,15 +12,13 @@ import pytest
 
 from tests.e2e import bot
 from tests.e2e.test_trace import GIVE_UP, Browser, sockets
-from tests.postgres_server import SUPERUSER, breakable_server, find_programs
+from tests.postgres_server import SUPERUSER, own_server
 
 
 @pytest.fixture
 def owner() -> Iterator[str]:
     """The address of an empty database for its owner, on a server of its own: roles are those of a server."""
-    programs = find_programs()
-    assert programs is not None
-    with breakable_server(programs) as server:
+    with own_server() as server:
         with psycopg.connect(server.address(), autocommit=True) as conn:
             conn.execute("CREATE DATABASE bubbot")
         yield server.address("bubbot", SUPERUSER)

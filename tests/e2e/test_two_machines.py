@@ -19,7 +19,7 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.e2e.platforms import OnTelegram, counted
 from tests.fakes.botapi.server import Server
-from tests.postgres_server import SUPERUSER, BreakableServer, breakable_server, find_programs
+from tests.postgres_server import SUPERUSER, OwnServer, own_server
 
 PAGE = ROOT / "docs" / "howto" / "many-workers.md"
 ADDRESSES = {"one": "10.77.0.1", "two": "10.77.0.2"}
@@ -139,7 +139,7 @@ async def forwarded(port: int) -> AsyncIterator[str]:
         server.close()
 
 
-def machines(folder: Path, namespace: str, server: BreakableServer, programs: Path) -> dict[str, Machine]:
+def machines(folder: Path, namespace: str, server: OwnServer) -> dict[str, Machine]:
     """The server and both machines. Copies between them go over the disk that they have in common."""
     tools = folder / "tools"
     tools.mkdir()
@@ -150,7 +150,11 @@ def machines(folder: Path, namespace: str, server: BreakableServer, programs: Pa
     found = {}
     for name in ("server", *ADDRESSES):
         (folder / name).mkdir()
-        env = {"PATH": f"{tools}:{programs}:{os.environ['PATH']}", "HOME": str(folder / name), "PYTHONPATH": str(ROOT)}
+        env = {
+            "PATH": f"{tools}:{server.programs}:{os.environ['PATH']}",
+            "HOME": str(folder / name),
+            "PYTHONPATH": str(ROOT),
+        }
         env |= {"LANG": "C.UTF-8", "BUBBOT_MODEL__NAME": "scripted", "BUBBOT_STORE__LEASE": "3"}
         if name == "server":
             env |= {"PGHOST": str(server.folder), "PGUSER": SUPERUSER, "PGDATABASE": "postgres"}
@@ -166,18 +170,16 @@ def steps() -> list[tuple[str, str, str]]:
 @pytest.mark.proof
 @pytest.mark.timeout(600)
 async def test_every_command_of_the_page_on_two_machines(tmp_path: Path) -> None:
-    programs = find_programs()
-    assert programs is not None, "no PostgreSQL here"
     with ExitStack() as stack:
         namespace = stack.enter_context(cable())
-        server = stack.enter_context(breakable_server(programs, f"listen_addresses={ADDRESSES['one']}"))
+        server = stack.enter_context(own_server(f"listen_addresses={ADDRESSES['one']}"))
         async with (
             Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as telegram,
             forwarded(telegram.port) as there,
         ):
             platform = OnTelegram(telegram)
             ada = platform.person("Ada")
-            found = machines(tmp_path, namespace, server, programs)
+            found = machines(tmp_path, namespace, server)
             for machine in found.values():
                 stack.callback(lambda machine=machine: machine.running and machine.end())  # type: ignore[misc]
             write_config(found["one"], telegram, there, ada)

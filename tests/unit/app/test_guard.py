@@ -27,6 +27,7 @@ SETTINGS = Settings(model=ModelSettings(name="scripted"))
 HEAD = """
 import asyncio, sys
 from dataclasses import replace
+import threading
 from contextlib import asynccontextmanager
 from bubbot.errors import *
 from bubbot.feature import Around, Feature, FeatureFactory, Lifecycle
@@ -542,13 +543,23 @@ class TestReload:
         async with opened(tmp_path, self.settings(tmp_path / "home", 1, 7)) as bench:
             assert "around.turn: ValueError: boom" in await bench.say("hello")
 
+    @pytest.mark.parametrize(
+        ("renewed", "reason"),
+        [
+            ("1 / 0", "ZeroDivisionError: division by zero"),
+            ("sys.exit('no')", "SystemExit: no"),
+            ("7", "TypeError: it is int, not a Feature"),
+            ("Feature(name='other')", "TypeError: it is called 'other'"),
+            ("threading.Event().wait(1)", "TimeoutError: it was not built within 0.05 seconds"),
+        ],
+    )
     async def test_one_that_cannot_be_built_anew_stays_as_it_is(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renewed: str, reason: str
     ) -> None:
-        install(monkeypatch, tmp_path, "tools=[ping], lifecycle=Lifecycle(renew=lambda: 1 / 0)")
+        install(monkeypatch, tmp_path, f"tools=[ping], lifecycle=Lifecycle(renew=lambda: {renewed})")
         async with opened(tmp_path) as bench:
             assert "pong" in await bench.say(",ping")
-            assert bench.problems() == {"odd": "renew: ZeroDivisionError: division by zero"}
+            assert bench.problems() == {"odd": f"renew: {reason}"}
 
 
 @pytest.mark.parametrize("failure", ["boom", "leave"])

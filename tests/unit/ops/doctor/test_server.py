@@ -23,10 +23,9 @@ from tests.pooler import pooler
 from tests.postgres_server import (
     SUPERUSER,
     PostgresServer,
-    breakable_server,
     copied_database,
-    find_programs,
     make_template,
+    own_server,
     replica_of,
 )
 
@@ -74,9 +73,7 @@ def test_a_schema_of_another_program_is_a_problem(postgres_address: str, home: H
 
 @plants("server.replica")
 def test_a_replica_is_a_problem_and_no_bot_starts_on_it(home: Home) -> None:
-    programs = find_programs()
-    assert programs is not None
-    with breakable_server(programs) as primary:
+    with own_server() as primary:
         asyncio.run(begin(primary.address()))
         with replica_of(primary) as replica:
             told = look(replica.address(), home)
@@ -126,9 +123,7 @@ def test_another_encoding_is_a_problem(postgres_server: PostgresServer, home: Ho
 
 @pytest.fixture
 def careless_address() -> Iterator[str]:
-    programs = find_programs()
-    assert programs is not None
-    with breakable_server(programs, "fsync=off") as server:
+    with own_server("fsync=off") as server:
         make_template(server)
         with copied_database(server) as address:
             yield address
