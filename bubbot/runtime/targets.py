@@ -6,8 +6,8 @@ import re
 
 from bubbot.errors import AnchorNotFound, ValueInvalid
 from bubbot.ports.judgements import JudgedTarget
+from bubbot.runtime.turn_spans import find_turn_spans
 from bubbot.tape.entry import Kind, TapeEntry, text_field
-from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import BetweenAnchors, TapeQuery
 
@@ -80,16 +80,9 @@ async def _find_branch(tape: TapeHandle, prefix: str) -> JudgedTarget | None:
 
 
 async def _find_turn(tape: TapeHandle, prefix: str) -> JudgedTarget | None:
-    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(TURN_START, *TURN_ENDS), newest=True)
-    end: TapeEntry | None = None
-    for entry in (await tape.fetch([query]))[0]:
-        if entry.name != TURN_START:
-            end = entry
-            continue
-        turn = text_field(entry.meta, "turn")
-        if end is not None and turn.startswith(prefix):
-            return JudgedTarget("turn", ((entry.id, end.id),), turn)
-        end = None
+    for span in reversed(await find_turn_spans(tape)):
+        if span.id.startswith(prefix):
+            return JudgedTarget("turn", ((span.first, span.last),), span.id)
     return None
 
 

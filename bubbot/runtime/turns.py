@@ -394,6 +394,13 @@ def read_results(entry: TapeEntry) -> tuple[JsonObject, ...]:
     return tuple(objects_of(entry.payload.get("results"))) if entry.kind == Kind.TOOL_RESULT else ()
 
 
+def find_copied(tape: str, entry: TapeEntry) -> int:
+    """Return the entry of this tape that an entry is a copy of; 0 if it is none."""
+    source = entry.meta.get("source")
+    is_here = isinstance(source, tuple) and len(source) == 2 and source[0] == tape and type(source[1]) is int
+    return source[1] if is_here and isinstance(source, tuple) else 0
+
+
 def _is_message(entry: TapeEntry, role: str) -> bool:
     return entry.kind == Kind.MESSAGE and entry.payload.get("role") == role
 

@@ -6,7 +6,6 @@ Each entry stands on one line that begins with its id, since only entries that w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import tzinfo
 from typing import Annotated, Any
 
@@ -17,8 +16,9 @@ from bubbot.errors import ToolRetry
 from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import escape_json
-from bubbot.tape.entry import Kind, TapeEntry, encode
-from bubbot.tape.events import STEP_EVENT, TURN_START
+from bubbot.runtime.turn_spans import TurnAtView
+from bubbot.tape.entry import Kind, TapeEntry, encode, text_field
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery, format_date
 from bubbot.tool import READS_PEOPLE, Tool, tool
@@ -95,19 +95,11 @@ def explaining_tools() -> list[Tool]:
 
 async def read_turn(tape: TapeHandle, entry: int) -> list[TapeEntry]:
     """Read the entries of the turn that an entry is part of, or of the last one before it."""
-    start_of = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(TURN_START,), limit=1)
-    found, following = await tape.fetch(
-        [
-            replace(start_of, part=IdRanges(((1, entry),)), newest=True),
-            replace(start_of, part=IdRanges(((entry + 1, None),))),
-        ]
-    )
-    if not found:
+    span = await tape.read(TurnAtView(entry))
+    if span is None:
         return []
-    start = found[0]
-    end = following[0].id - 1 if following else None
-    (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(((start.id, end),)))])
-    return [each for each in entries if each.meta.get("turn") == start.meta.get("turn") and not each.erased]
+    (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(((span.first, span.last),)))])
+    return [each for each in entries if text_field(each.meta, "turn") == span.id and not each.erased]
 
 
 async def read_deliveries(tape: TapeHandle) -> dict[str, list[TapeEntry]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -11,9 +11,9 @@ from bubbot.ports.judgements import JudgedTarget
 from bubbot.runtime.context.evidence import write_quotation
 from bubbot.runtime.context.selectors import text_of
 from bubbot.runtime.targets import BRANCH_ENDED, read_spans
-from bubbot.runtime.turns import TurnRecord, read_calls
+from bubbot.runtime.turn_spans import TurnAtView
+from bubbot.runtime.turns import TurnRecord, find_copied, read_calls
 from bubbot.tape.entry import Kind, TapeEntry, int_field, text_field
-from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.query import IdRanges, TapeQuery, union
 from bubbot.tape.view import QueryAnswers
 
@@ -69,7 +69,7 @@ class DecisionView:
         start, end = yield from _find_turn(tape, first, last)
         own, written = yield (_newest(tape, *spans), _newest(tape, (start, end)))
         own, written = own[::-1], written[::-1]
-        source = next((each for entry in own if (each := _find_source(tape, entry))), 0)
+        source = next((each for entry in own if (each := find_copied(tape, entry))), 0)
         if source:  # a branch that was chosen: what wrote it stands elsewhere
             start, end = yield from _find_turn(tape, source, source)
             written = (yield (_newest(tape, (start, end)),))[0][::-1]
@@ -97,20 +97,9 @@ def _newest(tape: str, *spans: tuple[int, int]) -> TapeQuery:
 
 def _find_turn(tape: str, first: int, last: int) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[int, int]]:
     """Return the first and the last entry of the turns around these entries; the entries themselves without one."""
-    events = TapeQuery(tape, kinds=(Kind.EVENT,), limit=1)
-    starts, ends = yield (
-        replace(events, part=IdRanges(((1, first),)), names=(TURN_START,), newest=True),
-        replace(events, part=IdRanges(((last, None),)), names=TURN_ENDS),
-    )
-    return (starts[0].id if starts else first), (ends[0].id if ends else last)
-
-
-def _find_source(tape: str, entry: TapeEntry) -> int:
-    """Return the entry of this tape that an answer is a copy of; 0 if it is none."""
-    source = entry.meta.get("source")
-    if isinstance(source, tuple) and len(source) == 2 and source[0] == tape and type(source[1]) is int:
-        return source[1]
-    return 0
+    start = yield from TurnAtView(first).steps(tape)
+    end = yield from TurnAtView(last).steps(tape)
+    return (start.first if start else first), (max(last, end.last) if end else last)
 
 
 def _read_choice(entry: TapeEntry, fork: str) -> Sequence[str]:

@@ -18,7 +18,7 @@ from bubbot.features.learn.files import ExportedFile, open_export, require_allow
 from bubbot.features.learn.formats import FORMATS
 from bubbot.features.learn.formats.writer import ExportFormat
 from bubbot.features.learn.people import ConsentCheck
-from bubbot.features.learn.rewards import assign_rewards, find_turn_spans
+from bubbot.features.learn.rewards import assign_rewards
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.writing import Episode, ExportedSlice, Exporter, ExportReceipt
 from bubbot.log import redact
@@ -28,6 +28,7 @@ from bubbot.ports.people import AsksConsent, Purpose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.rerun import SpeakerFinder
 from bubbot.runtime.targets import find_target
+from bubbot.runtime.turn_spans import find_turn_spans
 from bubbot.shell_command import Argument, CommandContext
 from bubbot.tape.replay import ReplayedTape
 from bubbot.tape.service import TapeService

@@ -25,8 +25,8 @@ from bubbot.features.learn.episodes import EpisodeReader, EpisodeTurn, LeftOutTu
 from bubbot.features.learn.formats import FORMATS
 from bubbot.features.learn.formats.reader import ReadTurn
 from bubbot.features.learn.formats.writer import ExportFormat
-from bubbot.features.learn.rewards import TurnSpan
 from bubbot.features.learn.writing import RECEIPT_SUFFIX, ExportedSlice, ExportReceipt, ExportSource, hash_turns
+from bubbot.runtime.turn_spans import TurnSpan
 
 MAX_RECEIPT_BYTES = 64 * 2**20
 """More than any receipt has: one of a million turns that were left out, each by itself, has a fourth of it."""

@@ -5,25 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.ports.judgements import REACTION, AnnotatorKind, Label, TargetKind
-from bubbot.runtime.rerun import PAGE_ENTRIES
-from bubbot.tape.entry import Kind, text_field
-from bubbot.tape.events import TURN_ENDS, TURN_START
-from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import IdRanges, TapeQuery
-
-
-class TurnSpan(NamedTuple):
-    """A turn that has ended: its id, its first and its last entry."""
-
-    id: str
-    first: int
-    last: int
+from bubbot.runtime.turn_spans import TurnSpan
 
 
 class Reward(Struct, frozen=True):
@@ -46,22 +33,6 @@ class Reward(Struct, frozen=True):
     kind: AnnotatorKind
     target: TargetKind
     entry: int
-
-
-async def find_turn_spans(tape: TapeHandle, first: int, last: int) -> list[TurnSpan]:
-    """Return the turns that begin and end within a range, in their order."""
-    began: dict[str, int] = {}
-    found: list[TurnSpan] = []
-    for low in range(first, last + 1, PAGE_ENTRIES):
-        part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
-        query = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(TURN_START, *TURN_ENDS))
-        for entry in (await tape.fetch([query]))[0]:
-            turn = text_field(entry.meta, "turn")
-            if entry.name == TURN_START:
-                began[turn] = entry.id
-            elif turn in began:
-                found.append(TurnSpan(turn, began.pop(turn), entry.id))
-    return sorted(found, key=lambda turn: turn.first)
 
 
 def assign_rewards(

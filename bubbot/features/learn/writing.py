@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from bubbot.errors import ConfigError
 from bubbot.features.learn.episodes import EpisodeReader, EpisodeTurn, LeftOutTurn
 from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat, FormatWriter
-from bubbot.features.learn.rewards import Reward, TurnSpan, discount
+from bubbot.features.learn.rewards import Reward, discount
 from bubbot.log import REDACTED
 from bubbot.new_files import create_file
 from bubbot.ports.people import Purpose
 from bubbot.ports.progress import OnProgress, ignore_progress
+from bubbot.runtime.turn_spans import TurnSpan
 from bubbot.tape.entry import EMPTY_OBJECT, canonical
 from bubbot.tape.handle import TapeHandle, spans_of
 

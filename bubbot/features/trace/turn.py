@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from bubbot.errors import EntryNotFound
+from bubbot.runtime.turn_spans import TurnAtView, TurnSpan
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.events import STEP_EVENT, TURN_ENDS, TURN_START
@@ -15,22 +16,6 @@ MAX_TURN_ENTRIES = 1000
 """Entries of one turn on its page; the timeline shows the others."""
 MAX_STARTS_SEARCHED = 5000
 """The newest turns among which one is looked for by its id alone."""
-
-
-class TurnSpan(Struct, frozen=True):
-    """Where a turn stands on its tape.
-
-    Attributes:
-        turn: its id.
-        first: its first entry.
-        last: its last one; of one without an end the newest of the tape, or the one before the next turn.
-        is_open: it has no end.
-    """
-
-    turn: str
-    first: int
-    last: int
-    is_open: bool = False
 
 
 class TurnPage(Struct, frozen=True):
@@ -67,41 +52,19 @@ class TurnPage(Struct, frozen=True):
 async def find_turn(tape: TapeHandle, reference: str) -> TurnSpan:
     """Find a turn by its id, or by one of its entries as a number. Raise `EntryNotFound`."""
     if reference.isascii() and reference.isdigit() and len(reference) < 19:
-        return await _find_around(tape, int(reference))
+        return await _find_at(tape, int(reference))
     query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=MAX_STARTS_SEARCHED)
     for start in (await tape.fetch([query]))[0]:
         if reference and text_field(start.meta, "turn").startswith(reference):
-            return await _close(tape, start)
+            return await _find_at(tape, start.id)
     raise EntryNotFound(f"there is no turn {reference!r} among the newest {MAX_STARTS_SEARCHED} of this tape")
 
 
-async def _find_around(tape: TapeHandle, entry_id: int) -> TurnSpan:
-    before = TapeQuery(
-        tape.name, IdRanges(((1, entry_id),)), kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1
-    )
-    after = TapeQuery(tape.name, IdRanges(((entry_id + 1, None),)), kinds=(Kind.EVENT,), names=(TURN_START,), limit=1)
-    starts = await tape.fetch([before, after])
-    if starts[0]:
-        span = await _close(tape, starts[0][0])
-        if entry_id <= span.last:
-            return span
-    if starts[1]:  # the first entries of a tape stand before the start of its first turn
-        entry = await tape.entry(entry_id)
-        if entry.meta.get("turn") and entry.meta.get("turn") == starts[1][0].meta.get("turn"):
-            return await _close(tape, starts[1][0])
-    raise EntryNotFound(f"the entry {entry_id} belongs to no turn of this tape")
-
-
-async def _close(tape: TapeHandle, start: TapeEntry) -> TurnSpan:
-    names = (TURN_START, *TURN_ENDS)
-    query = TapeQuery(tape.name, IdRanges(((start.id + 1, None),)), kinds=(Kind.EVENT,), names=names, limit=1)
-    found = (await tape.fetch([query]))[0]
-    turn = text_field(start.meta, "turn")
-    if not found:
-        return TurnSpan(turn, start.id, await tape.head(), is_open=True)
-    if found[0].name == TURN_START:
-        return TurnSpan(turn, start.id, found[0].id - 1, is_open=True)
-    return TurnSpan(turn, start.id, found[0].id)
+async def _find_at(tape: TapeHandle, entry: int) -> TurnSpan:
+    span = await tape.read(TurnAtView(entry))
+    if span is None or span.last < entry:
+        raise EntryNotFound(f"the entry {entry} belongs to no turn of this tape")
+    return span
 
 
 async def read_turn(tape: TapeHandle, span: TurnSpan) -> TurnPage:

@@ -40,7 +40,7 @@ from bubbot.features.learn.live.facts import (
 from bubbot.features.learn.live.health import LiveHealth
 from bubbot.features.learn.live.keys import RlKeys, name_chat, name_session
 from bubbot.features.learn.live.state import LIVE_PROJECTION, LiveState, RlSession, RlTurn
-from bubbot.features.learn.rewards import add_up, assign_rewards, find_turn_spans
+from bubbot.features.learn.rewards import add_up, assign_rewards
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.tape import LEARN_TAPE
 from bubbot.gateway.quarantine_view import QuarantineView
@@ -50,6 +50,7 @@ from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.ports.people import AsksConsent
 from bubbot.ports.turn import Turn
 from bubbot.runtime.model_choice import switch_query
+from bubbot.runtime.turn_spans import find_turn_spans
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, text_field
 from bubbot.tape.erasure import HOME_TAPE

@@ -11,7 +11,7 @@ from bubbot.features.learn.episodes import EpisodeReader, EpisodeTurn
 from bubbot.features.learn.formats import FORMATS
 from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat
 from bubbot.features.learn.people import ConsentCheck
-from bubbot.features.learn.rewards import Reward, TurnSpan, assign_rewards, discount, find_turn_spans
+from bubbot.features.learn.rewards import Reward, assign_rewards, discount
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.features.learn.weights.facts import ExportReady
 from bubbot.features.learn.writing import Episode
@@ -20,8 +20,8 @@ from bubbot.ports.people import AsksConsent
 from bubbot.ports.session_names import read_session
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.rerun import SpeakerFinder
+from bubbot.runtime.turn_spans import TurnAtView, TurnSpan, find_turn_spans
 from bubbot.tape.entry import Kind
-from bubbot.tape.events import TURN_START
 from bubbot.tape.fact import Cited
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -159,11 +159,8 @@ class RewardedTurns:
         if not labels:
             return [], [], {}
         lowest = min(label.judgement.target.entries[-1][1] for label in labels)
-        query = TapeQuery(
-            tape.name, IdRanges(((1, lowest),)), kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1
-        )
-        starts = (await opened.fetch([query]))[0]
-        turns = await find_turn_spans(opened, starts[0].id if starts else 1, tape.head)
+        oldest = await opened.read(TurnAtView(lowest))
+        turns = await find_turn_spans(opened, oldest.first if oldest else 1, tape.head)
         rewards = assign_rewards(labels, turns, self.section)
         returns = discount(rewards, turns, self.section.discount)
         counting = list[TurnSpan]()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.features.learn.rewards import TurnSpan, add_up, assign_rewards, discount
+from bubbot.features.learn.rewards import add_up, assign_rewards, discount
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.ports.judgements import Annotator, JudgedTarget, Judgement, Label, TargetKind
+from bubbot.runtime.turn_spans import TurnSpan
 
 TURNS = (TurnSpan("a", 1, 10), TurnSpan("b", 11, 20), TurnSpan("c", 25, 30))
 ANN = Annotator("human", "1", "tg")

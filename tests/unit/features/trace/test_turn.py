@@ -21,7 +21,9 @@ async def test_a_turn_goes_on_to_its_end_to_the_next_start_or_to_the_end_of_the_
     memory_store: InMemoryStore,
 ) -> None:
     said = [message("user", letter) for letter in "abcde"]
-    cut, done, runs = [start("cut"), said[1]], [start("done"), said[2], event("turn/end", {})], [start("runs"), said[4]]
+    cut = [start("cut"), said[1]]
+    done = [start("done"), said[2], event("turn/end", {}, turn="done")]
+    runs = [start("runs"), said[4]]
     await memory_store.append([Batch("talk", (said[0], *cut, *done, said[3], *runs))])
     pages = pages_of(memory_store)
 
