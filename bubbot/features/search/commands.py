@@ -22,7 +22,6 @@ from bubbot.shell_command import Argument
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery, date_bounds, format_date
 from bubbot.texts import Texts
-from bubbot.times.past import read_past_day
 from bubbot.tool import READS_PEOPLE, CommandHelp, HelpTopic
 
 EXIT_OK, EXIT_NO_MATCH = 0, 1
@@ -187,6 +186,8 @@ def _read_date(text: str | None, now: datetime, zone: tzinfo) -> tuple[datetime 
     try:
         return date_bounds(text, text, zone)
     except ValueError as error:
+        from bubbot.times.past import read_past_day  # compiled when a time is read
+
         day = read_past_day(text, now, zone)
         if day is None:
             raise ValueInvalid("not_a_date", text=text) from error

@@ -37,7 +37,6 @@ from bubbot.tape.fact import Fact
 from bubbot.tape.handle import ids_of, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, Ranked, TapeQuery, parse_moment
 from bubbot.tape.ranking import order_scores, score_entries
-from bubbot.times.past import find_past_days
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +105,8 @@ async def _recall(
     cuts = await _make_room(ports, source, budget)
     text = "\n".join(evidence_text(entry) for entry in source.answered if entry.payload.get("role") == "user")
     shown = _find_shown(opening[0], [*window, *(cut.with_id(message + 1) for cut in cuts)])
+    from bubbot.times.past import find_past_days  # compiled when a time is read
+
     days = find_past_days(text, source.now, source.zone)
     try:
         rankings = await rank_before(ports, text, shown.first, days, source.zone)
