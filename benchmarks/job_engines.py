@@ -19,7 +19,7 @@ from typing import TypeAlias
 import psycopg
 
 from bubbot.app.tapes import now
-from bubbot.ports.workers import ChatJob, JobOptions
+from bubbot.ports.workers import ChatJob, WorkerOptions
 from bubbot.stores.postgres.jobs import queue_name
 from bubbot.stores.postgres.store import PostgresStore, open_store
 from bubbot.tape.entry import event
@@ -90,7 +90,7 @@ async def run_engine(store: PostgresStore, number: int, run: Run) -> None:
         raise AssertionError("nobody is silent here")
 
     jobs = store.open_jobs(
-        JobOptions(work, lambda _: None, end, lambda: None, lambda: ("bench",), (), f"worker {number}", PLACES, 30.0)
+        WorkerOptions(work, lambda _: None, end, lambda: None, lambda: ("bench",), (), f"worker {number}", PLACES, 30.0)
     )
     store.queue_chats(queue_name)
     await jobs.run()

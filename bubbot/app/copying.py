@@ -31,7 +31,7 @@ _FILES_OF_DATABASE = ("", "-wal", "-shm", "-journal")
 _ADDRESSES = ("postgresql://", "postgres://")
 
 
-class TapePlace(Protocol):
+class StorePlace(Protocol):
     """Where tapes are."""
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class TapePlace(Protocol):
         ...
 
 
-def find_place(text: str) -> TapePlace:
+def find_place(text: str) -> StorePlace:
     """Return the place that an argument names: an address of a server, a file, or the store of a home. Raise `ConfigError`."""
     if text.startswith(_ADDRESSES):
         require_driver()
@@ -72,7 +72,7 @@ def find_place(text: str) -> TapePlace:
     return FileTapes(Home(path).database)
 
 
-async def copy_between(source: TapePlace, target: TapePlace, progress: Progress) -> tuple[CopyCounts, str]:
+async def copy_between(source: StorePlace, target: StorePlace, progress: Progress) -> tuple[CopyCounts, str]:
     """Copy all tapes into an empty store; return the counts and the deployment head there.
 
     Raises:
@@ -91,7 +91,7 @@ async def copy_between(source: TapePlace, target: TapePlace, progress: Progress)
         return await target.adopt(tapes, progress, audit.head)
 
 
-def _refuse_damage(place: TapePlace, audit: DeploymentAudit) -> None:
+def _refuse_damage(place: StorePlace, audit: DeploymentAudit) -> None:
     if wrong := (*audit.triggers, *audit.indexes):
         raise TapeCorrupt(
             f"{place} lacks what protects its history, or what it is read through ({', '.join(wrong)}), so nothing was copied: "
@@ -105,7 +105,7 @@ def _refuse_damage(place: TapePlace, audit: DeploymentAudit) -> None:
         )
 
 
-def _check_copy(place: TapePlace, audit: DeploymentAudit, head: str) -> None:
+def _check_copy(place: StorePlace, audit: DeploymentAudit, head: str) -> None:
     """Raise `TapeCorrupt` if a copy does not verify, or its tapes do not end as those of the source."""
     _, _, expected = head.partition(":")
     if audit.damage or audit.triggers or audit.head.partition(":")[2] != expected:
@@ -126,7 +126,7 @@ class FileTapes:
 
     @contextmanager
     def read(self, progress: Progress) -> Iterator[tuple[TapesToCopy, DeploymentAudit]]:
-        """See `TapePlace.read`. A folder without the lock of a home has no bot, and may be one that nobody can write to."""
+        """See `StorePlace.read`. A folder without the lock of a home has no bot, and may be one that nobody can write to."""
         home = Home(self.path.parent)
         if self.path == home.database:
             refuse_unusable_database(home)
@@ -138,7 +138,7 @@ class FileTapes:
             yield found
 
     async def adopt(self, source: TapesToCopy, progress: Progress, head: str) -> tuple[CopyCounts, str]:
-        """See `TapePlace.adopt`. The file gets its name last."""
+        """See `StorePlace.adopt`. The file gets its name last."""
         home, newest = Home(self.path.parent), list[str]()
         self._refuse_existing()
         home.ensure()
@@ -201,7 +201,7 @@ class ServerTapes:
 
     @contextmanager
     def read(self, progress: Progress) -> Iterator[tuple[TapesToCopy, DeploymentAudit]]:
-        """See `TapePlace.read`."""
+        """See `StorePlace.read`."""
         from bubbot.stores.postgres.copying import read_tapes
 
         with ExitStack() as stack:
@@ -210,7 +210,7 @@ class ServerTapes:
             yield found
 
     async def adopt(self, source: TapesToCopy, progress: Progress, head: str) -> tuple[CopyCounts, str]:
-        """See `TapePlace.adopt`. It is one transaction: a server that goes away meanwhile forgets all of it."""
+        """See `StorePlace.adopt`. It is one transaction: a server that goes away meanwhile forgets all of it."""
         from bubbot.stores.postgres.copying import audit_server, refuse_running_bot
         from bubbot.stores.postgres.store import open_store as open_server
 

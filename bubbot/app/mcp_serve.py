@@ -14,7 +14,15 @@ from bubbot.app.tapes import now
 from bubbot.arguments.fields import dump_given
 from bubbot.errors import BubbotError, ConfigError, ControlError, EntryNotFound, ValueInvalid
 from bubbot.features.conversation.anchors import AnchorsView
-from bubbot.features.mcp.serve.answers import DayNote, Explanation, Hit, Memory, SearchMessagesArgs, Step, ToolUse
+from bubbot.features.mcp.serve.answers import (
+    AnswerExplanation,
+    AnswerStep,
+    DayNote,
+    Hit,
+    Memory,
+    SearchMessagesArgs,
+    ToolUse,
+)
 from bubbot.features.mcp.serve.options import ServeOptions
 from bubbot.features.mcp.serve.results import AskSendArgs, MessageState
 from bubbot.features.mcp.serve.views import FoundTopic, QuotedEntry
@@ -83,16 +91,16 @@ class FeatureViews:
         notes = tuple([DayNote(note.date, note.content) for note in reversed(found.dailies)])
         return Memory(session="", version=found.version, entry=found.seal_id, long_term=found.long_term, notes=notes)
 
-    async def explain(self, tape: TapeHandle, turn: str) -> Explanation:
+    async def explain(self, tape: TapeHandle, turn: str) -> AnswerExplanation:
         """See `TapeViews.explain`."""
         record = await find_explained(tape, turn)
         if record is None:
             if turn:
                 raise EntryNotFound(f"turn is {turn!r}, and no turn of this chat has an id that begins so")
-            return Explanation(session="")
+            return AnswerExplanation(session="")
         writer = await find_original(tape, record) or record
         lineage, foreign = await read_step_lineage(tape, writer), await read_foreign(tape, writer)
-        return Explanation(
+        return AnswerExplanation(
             session="",
             turn=record.id,
             status=record.status,
@@ -102,7 +110,7 @@ class FeatureViews:
             agent=record.agent,
             steps=tuple(
                 [
-                    Step(
+                    AnswerStep(
                         step.id,
                         step.status,
                         step.model,

@@ -20,7 +20,7 @@ from bubbot.middleware import AroundDelivery, AroundTool, CallNext, PartDelivery
 from bubbot.ports.channel import Channel, Inbound, Receipt, SupportsWebhook
 from bubbot.ports.outbox import OutboxMessage, buttons_key, intent_key
 from bubbot.ports.turn import AcceptedInbound, Status, TapeChange, TurnResult
-from bubbot.ports.workers import ChatJob, ChatJobs, JobOptions, SharesTurns
+from bubbot.ports.workers import ChatJob, ChatJobs, SharesTurns, WorkerOptions
 from bubbot.runtime.app import AppRuntime
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.query import TapeQuery
@@ -59,7 +59,7 @@ class ChatWork:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenWork:
+class NewWork:
     """What is open in a chat.
 
     Attributes:
@@ -105,7 +105,7 @@ class ChatWorkers:
         Args:
             channel_runtimes: the current channels, by name.
             local_channel: the channel of terminals at this process.
-            home, places, lease_seconds: see `JobOptions`.
+            home, places, lease_seconds: see `WorkerOptions`.
         """
         self._shares = shares
         self._store = store
@@ -120,7 +120,7 @@ class ChatWorkers:
         self._held: Counter[str] = Counter()
         self._expected: dict[tuple[str, int], tuple[AcceptedInbound, asyncio.Future[TurnResult]]] = {}
         self.jobs: ChatJobs = shares.open_jobs(
-            JobOptions(
+            WorkerOptions(
                 run=self._run_job,
                 on_work=self._on_work,
                 on_lost=self._on_lost,
@@ -303,7 +303,7 @@ class ChatWorkers:
             is_new = True
         return is_new
 
-    async def _find_new(self, work: ChatWork) -> OpenWork:
+    async def _find_new(self, work: ChatWork) -> NewWork:
         """Read what is open in a chat, and was not begun yet."""
         chat, messages = work.job.chat, dict[str, list[OutboxMessage]]()
         for name, channel in list(self._channels.items()):
@@ -311,7 +311,7 @@ class ChatWorkers:
             messages[name] = [each for each in pending if (name, each.id) not in work.messages]
         own = self._channels.get(chat.partition(":")[0])
         items = await own.inbox.open_of(chat) if own else ()
-        return OpenWork(messages, [item for item in items if item.id not in work.inbounds])
+        return NewWork(messages, [item for item in items if item.id not in work.inbounds])
 
     async def _has_open_work(self, chat: str) -> bool:
         own = self._channels.get(chat.partition(":")[0])

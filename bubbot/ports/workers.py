@@ -32,7 +32,7 @@ class ChatJob:
 
 
 @dataclass(frozen=True, slots=True)
-class JobOptions:
+class WorkerOptions:
     """How a process takes part.
 
     Attributes:
@@ -128,7 +128,7 @@ class Worker:
 class SharesTurns(SharesWriting, Protocol):
     """A store whose processes share the turns of its sessions."""
 
-    def open_jobs(self, options: JobOptions) -> ChatJobs:
+    def open_jobs(self, options: WorkerOptions) -> ChatJobs:
         """Return the jobs. Raise nothing: `ChatJobs.run` connects."""
         ...
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from bubbot.errors import BubbotError, LeaseLost, StoreError
-from bubbot.ports.workers import ChatJob, JobOptions
+from bubbot.ports.workers import ChatJob, WorkerOptions
 from bubbot.stores.postgres.jobs import PostgresJobs, queue_name
 from bubbot.stores.postgres.schema import SCHEMA
 from bubbot.stores.postgres.store import PostgresStore
@@ -91,7 +91,7 @@ async def nothing(*_: ChatJob) -> None: ...
 def open_jobs(store: PostgresStore, on_lost: Callable[[], Awaitable[None]] = nothing) -> PostgresJobs:
     """The jobs of a process that runs Telegram and does nothing for its chats."""
     found = store.open_jobs(
-        JobOptions(nothing, lambda _: None, on_lost, lambda: None, lambda: ["telegram"], ["stdin"], "home", 1, LEASE)
+        WorkerOptions(nothing, lambda _: None, on_lost, lambda: None, lambda: ["telegram"], ["stdin"], "home", 1, LEASE)
     )
     assert isinstance(found, PostgresJobs)
     return found

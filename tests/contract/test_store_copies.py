@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from bubbot.app.copying import FileTapes, ServerTapes, TapePlace, copy_between, find_place
+from bubbot.app.copying import FileTapes, ServerTapes, StorePlace, copy_between, find_place
 from bubbot.errors import ConfigError, HomeLocked, StoreError, TapeCorrupt
 from bubbot.home import Home, WriterLock
 from bubbot.ports.progress import OnProgress, ignore_progress
@@ -105,7 +105,7 @@ _OTHERS = (
 )
 
 
-def everything(place: TapePlace) -> list[list[tuple[Any, ...]]]:
+def everything(place: StorePlace) -> list[list[tuple[Any, ...]]]:
     """All that a store holds, in its order, as text and bytes."""
     with place.read(quietly) as (tapes, audit):
         assert not audit.damage, audit.damage
@@ -116,11 +116,11 @@ def everything(place: TapePlace) -> list[list[tuple[Any, ...]]]:
         return [*rows, blobs]
 
 
-async def copied(source: TapePlace, target: TapePlace) -> tuple[CopyCounts, str]:
+async def copied(source: StorePlace, target: StorePlace) -> tuple[CopyCounts, str]:
     return await copy_between(source, target, quietly)
 
 
-def head(place: TapePlace) -> str:
+def head(place: StorePlace) -> str:
     with place.read(quietly) as (_, audit):
         return audit.head.partition(":")[2]
 
@@ -176,7 +176,7 @@ async def test_somebody_elses_transaction_on_the_server_does_not_matter(
 async def test_the_number_of_shards_comes_with_the_tapes_and_never_changes(
     file: FileTapes, server: ServerTapes, empty_server: ServerTapes, tmp_path: Path
 ) -> None:
-    async def shards(place: TapePlace) -> int:
+    async def shards(place: StorePlace) -> int:
         """That of a bot which writes there, and of one that reads."""
         written: SqliteStore | PostgresStore
         read: SqliteStore | PostgresStore

@@ -31,6 +31,19 @@ def test_no_module_is_called_by_a_name_that_says_nothing() -> None:
     assert [_shown(path) for path in SOURCE if {path.stem, path.parent.name} & NOBODY_KNOWS] == []
 
 
+def _classes(tree: ast.Module) -> set[str]:
+    return {node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")}
+
+
+def test_a_name_is_that_of_one_class() -> None:
+    """One noun, one type: who searches for a name finds one class."""
+    where: dict[str, list[str]] = {}
+    for path in SOURCE:
+        for name in _classes(ast.parse(path.read_text())):
+            where.setdefault(name, []).append(_shown(path))
+    assert {name: paths for name, paths in where.items() if len(paths) > 1} == {}
+
+
 def _module_names(tree: ast.Module) -> set[str]:
     """What a module binds at its level, imports, functions and classes left out."""
     names = set()

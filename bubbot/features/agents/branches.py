@@ -17,11 +17,11 @@ from bubbot.concurrency import task_group
 from bubbot.errors import CommandRefused
 from bubbot.features.agents.facts import (
     AgentEnded,
-    Alternative,
     BranchChosen,
     BranchEffect,
     BranchEnded,
     BranchesAsked,
+    BranchSetup,
 )
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.task import BranchOrder
@@ -235,7 +235,7 @@ class BranchService:
         self._tasks = tasks
 
     async def ask(
-        self, turn: Turn, question: str, alternatives: Sequence[Alternative], tools: Sequence[Tool]
+        self, turn: Turn, question: str, alternatives: Sequence[BranchSetup], tools: Sequence[Tool]
     ) -> BranchGroup:
         """Answer a question in one branch for each alternative, at the same time as far as the settings allow.
 
@@ -247,7 +247,7 @@ class BranchService:
         asked = BranchesAsked(group, turn.sender.id, question, tuple(alternatives))
         await turn.tape.append([asked.to_entry(key=asked_key(group), **_describe_asker(turn))])
 
-        async def run(number: int, alternative: Alternative) -> None:
+        async def run(number: int, alternative: BranchSetup) -> None:
             order = BranchOrder(group, number, alternative)
             try:
                 await self._tasks.run(
@@ -357,7 +357,7 @@ def may_choose(turn: Turn, group: BranchGroup) -> bool:
     return turn.role.at_least(Role.ADMIN) or turn.sender.id == group.fact.asker
 
 
-def _name_group(turn: Turn, question: str, alternatives: Sequence[Alternative], place: int) -> str:
+def _name_group(turn: Turn, question: str, alternatives: Sequence[BranchSetup], place: int) -> str:
     """Name the branches of a question; a turn that runs again gives them the same name."""
     first = turn.inbounds[0].id if turn.inbounds else turn.id  # messages may join, and the first one stays
     parts = [turn.session, first, question, to_builtins(list(alternatives)), place]
@@ -386,7 +386,7 @@ async def _find_opening(tape: TapeHandle) -> int:
 
 def read_alternatives(
     models: Sequence[str], prompts: Sequence[str], agents: Sequence[str] = ()
-) -> tuple[Alternative, ...]:
+) -> tuple[BranchSetup, ...]:
     """Join models, instructions and agents in order; one of a kind is that of all.
 
     Raises:
@@ -400,7 +400,7 @@ def read_alternatives(
     if {len(models), len(prompts), len(agents)} - {0, 1, count}:
         raise CommandRefused("branch_unequal", models=len(models), prompts=len(prompts), agents=len(agents))
     parts = (models, prompts, agents)
-    return tuple(Alternative(*(_pick(part, place) for part in parts)) for place in range(count))
+    return tuple(BranchSetup(*(_pick(part, place) for part in parts)) for place in range(count))
 
 
 def _pick(values: Sequence[str], place: int) -> Any:

@@ -72,7 +72,7 @@ class AgentEnded(Fact):
         return self.status == "answered"
 
 
-class Alternative(Struct, frozen=True):
+class BranchSetup(Struct, frozen=True):
     """Who answers in a branch, as far as it differs from the conversation.
 
     Attributes:
@@ -114,7 +114,7 @@ class BranchesAsked(Fact):
     group: str
     asker: PersonId
     question: str
-    alternatives: tuple[Alternative, ...]
+    alternatives: tuple[BranchSetup, ...]
 
 
 class BranchEnded(Fact):
@@ -137,7 +137,7 @@ class BranchEnded(Fact):
     group: str
     number: int
     fork: str
-    alternative: Alternative
+    alternative: BranchSetup
     status: str
     entries: Spans
     models: tuple[str, ...]

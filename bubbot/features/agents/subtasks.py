@@ -41,7 +41,7 @@ TaskMode = Annotated[
 ]
 
 
-class RunTaskArgs(Args, frozen=True):
+class SubTaskArgs(Args, frozen=True):
     """A sub-task, and what it may do."""
 
     task: TaskText
@@ -129,7 +129,7 @@ class SubTaskCommands:
             (",agent.run What did we say about Rome?", ",agent.run tools=tape.search steps=3 What is planned for May?"),
         ),
     )
-    async def run(self, caller: Caller, args: RunTaskArgs) -> SubTaskAnswer:
+    async def run(self, caller: Caller, args: SubTaskArgs) -> SubTaskAnswer:
         """Give a sub-task to an assistant that sees only the task, and return its result. Several calls run at the same time."""
         if args.name in self._service.agents.settings.named:  # its entries would look like those of the agent
             raise CommandRefused("agent_label_taken", name=args.name)
@@ -158,7 +158,7 @@ class SubTaskCommands:
         return await self._run(caller, args, available, agent.name, agent.name)
 
     async def _run(
-        self, caller: Caller, args: RunTaskArgs | OrderArgs, available: Mapping[str, Tool], name: str, agent: str = ""
+        self, caller: Caller, args: SubTaskArgs | OrderArgs, available: Mapping[str, Tool], name: str, agent: str = ""
     ) -> SubTaskAnswer:
         """Run a sub-task under a label, with some of the available tools."""
         tools = choose_tools(available, args.tools)

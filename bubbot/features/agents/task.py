@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, to_builtins
 
 from bubbot.errors import ModelError
-from bubbot.features.agents.facts import Alternative
+from bubbot.features.agents.facts import BranchSetup
 from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -46,7 +46,7 @@ class BranchOrder(Struct, frozen=True):
 
     group: str
     number: int
-    alternative: Alternative
+    alternative: BranchSetup
 
 
 class TaskOrder(Struct, frozen=True):

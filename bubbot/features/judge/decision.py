@@ -38,7 +38,7 @@ class Alternative(Struct, frozen=True):
     text: str
 
 
-class Decision(Struct, frozen=True):
+class ModelDecision(Struct, frozen=True):
     """A decision.
 
     Attributes:
@@ -62,7 +62,7 @@ class DecisionView:
 
     target: JudgedTarget
 
-    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, Decision]:
+    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, ModelDecision]:
         """Read the turn around the target, then what its model was shown, then its branches."""
         spans = tuple((low, high) for low, high in self.target.entries)
         first, last = min(low for low, _ in spans), max(high for _, high in spans)
@@ -88,7 +88,7 @@ class DecisionView:
         parts = union([span for branch in branches for span in read_spans(branch)])
         texts = (yield (TapeQuery(tape, IdRanges(parts), kinds=(Kind.MESSAGE,)),))[0] if parts else ()
         alternatives = tuple(_describe(branch, texts) for branch in branches)
-        return Decision(shown, tuple(lines), tuple(chosen), steps[-1].model if steps else "", alternatives)
+        return ModelDecision(shown, tuple(lines), tuple(chosen), steps[-1].model if steps else "", alternatives)
 
 
 def _newest(tape: str, *spans: tuple[int, int]) -> TapeQuery:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from bubbot.command import Surface, explain
 from bubbot.errors import BubbotError, CommandRefused, ValueInvalid
-from bubbot.features.judge.decision import Decision, DecisionView
+from bubbot.features.judge.decision import DecisionView, ModelDecision
 from bubbot.features.judge.labels import (
     LabelsView,
     find_annotator,
@@ -59,7 +59,7 @@ class JudgedPart(Struct, frozen=True):
     """
 
     target: str
-    decision: Decision
+    decision: ModelDecision
     labels: tuple[LabelRow, ...]
     withheld: int
     before: int = 0

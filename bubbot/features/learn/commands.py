@@ -58,7 +58,7 @@ FormatName: TypeAlias = Literal[
 """The names of `FORMATS`."""
 
 
-class ExportArgs(Args, frozen=True):
+class ExportTurnsArgs(Args, frozen=True):
     """What is exported, and where to."""
 
     format: Annotated[FormatName, Argument("the format of the file", "format")]
@@ -120,7 +120,7 @@ class LearnCommands:
         effect=READS_PEOPLE,
         progress=("Exporting", "entries"),
     )
-    async def export(self, caller: Caller, args: ExportArgs) -> Exported:
+    async def export(self, caller: Caller, args: ExportTurnsArgs) -> Exported:
         """Write the turns of chats, as the models were shown them, for those who train or evaluate models.
 
         Only turns are written whose people allow that (,consent). Beside the file stands a receipt: where it is from, what was left out
@@ -152,7 +152,7 @@ class LearnCommands:
 
 
 async def _export_again(
-    context: CommandContext, options: LearnOptions, args: ExportArgs, chosen: ExportFormat, out: Path
+    context: CommandContext, options: LearnOptions, args: ExportTurnsArgs, chosen: ExportFormat, out: Path
 ) -> ExportReceipt:
     """Write what an exported file has. Raise `ConfigError` if it may not be used, or is not whole."""
     if args.slices.strip() or args.discount is not None:

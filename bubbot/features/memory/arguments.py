@@ -60,7 +60,7 @@ class RecallArgs(ReadMemoryArgs, frozen=True, kw_only=True):
     days: Annotated[int, Meta(description="How many days before today to look through", ge=0, le=36_500)] = 7
 
 
-class ForgetArgs(ScopedArgs, frozen=True, kw_only=True):
+class ForgetLinesArgs(ScopedArgs, frozen=True, kw_only=True):
     """Arguments of `memory.forget`."""
 
     text: Annotated[str, Meta(description="Every line of memory that contains this text goes")]
@@ -144,13 +144,13 @@ class RestoreOwnerArgs(OwnerArgs, frozen=True, kw_only=True):
     version: Annotated[int | None, Argument("its number, as show lists them", parse=parse_version)] = None
 
 
-class WhySessionArgs(Args, frozen=True):
+class WhyViewArgs(Args, frozen=True):
     """Whose memory view to explain."""
 
     session: Annotated[str | None, Argument("a session such as default or telegram:42")] = None
 
 
-class ExportArgs(OwnerArgs, frozen=True, kw_only=True):
+class ExportMemoryArgs(OwnerArgs, frozen=True, kw_only=True):
     """Where to write the memory."""
 
     file: Annotated[str | None, Argument("a new file (default: standard output)")] = None

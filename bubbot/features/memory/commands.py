@@ -28,8 +28,8 @@ from bubbot.features.memory.arguments import (
     ClearArgs,
     DailyArgs,
     EraseArgs,
-    ExportArgs,
-    ForgetArgs,
+    ExportMemoryArgs,
+    ForgetLinesArgs,
     ForgetOwnerArgs,
     ImportArgs,
     ImportFilesArgs,
@@ -44,7 +44,7 @@ from bubbot.features.memory.arguments import (
     ScopedArgs,
     ShowOwnerArgs,
     ViewArgs,
-    WhySessionArgs,
+    WhyViewArgs,
     parse_version,
 )
 from bubbot.features.memory.changes import find_lost_lines, forget_lines, list_lines
@@ -247,7 +247,7 @@ class MemoryCommands:
         for_model=True,
         help=_help("Forget every line with a text", ",memory.forget nuts", ",memory.forget allergic to"),
     )
-    async def forget(self, caller: Caller, args: ForgetArgs | ForgetOwnerArgs) -> MemoryChange:
+    async def forget(self, caller: Caller, args: ForgetLinesArgs | ForgetOwnerArgs) -> MemoryChange:
         """Remove every line of long-term memory and of the daily notes that contains a text."""
         text = _require_text(args.text, "forget_empty")
         async with self._opener.open_to_write(caller, args) as opened:
@@ -317,10 +317,10 @@ class MemoryCommands:
         effect=READS_PEOPLE,
         help=_help("What of it the model is shown", ",memory.why"),
     )
-    async def why(self, caller: Caller, args: NoArguments | WhySessionArgs) -> MemoryWhy:
+    async def why(self, caller: Caller, args: NoArguments | WhyViewArgs) -> MemoryWhy:
         """Say what of memory the model is shown here, by which view, from which entries, and what is left out and why."""
         days = self._opener.settings(caller).recent_days
-        if isinstance(args, WhySessionArgs):
+        if isinstance(args, WhyViewArgs):
             assert caller.context is not None
             async with caller.context.open_session(args.session, usage="explained", subject="memory") as tape:
                 planned = await plan_outside(caller, tape)
@@ -365,7 +365,7 @@ class MemoryCommands:
         return self._opener.memories
 
     @command("memory export [session] [file]", example="default memory.md", effect=READS_PEOPLE)
-    async def export(self, caller: Caller, args: ExportArgs) -> MemoryPage:
+    async def export(self, caller: Caller, args: ExportMemoryArgs) -> MemoryPage:
         """Write what is remembered as Markdown."""
         async with self._opener.open_to_read(caller, args) as (opened,):
             return MemoryPage(await opened.zone.read(), args.file)
@@ -483,7 +483,7 @@ def memory_tools(memories: Memories) -> list[Tool]:
     async def plan_save(turn: Turn, args: SaveArgs) -> CallPlan:
         return await plan_loss(turn, args, lambda before: find_lost_lines(before.long_term, args.content))
 
-    async def plan_forget(turn: Turn, args: ForgetArgs) -> CallPlan:
+    async def plan_forget(turn: Turn, args: ForgetLinesArgs) -> CallPlan:
         needle = fold_text(args.text).strip()
         return await plan_loss(turn, args, lambda before: forget_lines(before, needle, "")[1] if needle else ())
 

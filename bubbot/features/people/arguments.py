@@ -30,7 +30,7 @@ class ConsentsArgs(Args, frozen=True):
     person: Annotated[str, Meta(description="an account such as telegram:42 (default: everybody)", max_length=200)] = ""
 
 
-class ExportArgs(Args, frozen=True):
+class ExportPersonArgs(Args, frozen=True):
     """A person, and where to write."""
 
     person: Annotated[str, Meta(description="an account of the person, such as telegram:42", max_length=200)]

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, EntryNotFound
-from bubbot.features.people.arguments import ExportArgs, parse_account
+from bubbot.features.people.arguments import ExportPersonArgs, parse_account
 from bubbot.features.people.record import (
     AttachedFile,
     ExportLine,
@@ -147,7 +147,7 @@ class ExportCommands:
         role=Role.OWNER,
         effect=READS_PEOPLE,
     )
-    async def export_person(self, caller: Caller, args: ExportArgs) -> PersonExported:
+    async def export_person(self, caller: Caller, args: ExportPersonArgs) -> PersonExported:
         """Write everything that the home holds about a person, over linked accounts, and nothing of anybody else."""
         record, attached = await self._read(parse_account(args.person), MAX_SHELL_CHARS)
         accounts = tuple(":".join(account) for account in record.accounts)

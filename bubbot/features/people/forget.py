@@ -34,7 +34,7 @@ class ForgetMeArgs(Args, frozen=True):
     confirm: Annotated[bool, CONFIRM] = False
 
 
-class ForgetArgs(Args, frozen=True):
+class ForgetPersonArgs(Args, frozen=True):
     """The person to forget."""
 
     person: Annotated[str, Meta(description="an account of the person, such as telegram:42", max_length=200)]
@@ -181,7 +181,7 @@ class ForgetCommands:
         owners = await self._find_owners(channel, known.sessions) if self._find_owners else ()
         return ForgettingBegun(known.messages, known.chats, "person", tuple(owners))
 
-    async def _ask_forget(self, _caller: Caller, args: ForgetArgs) -> ConfirmationNeeded | None:
+    async def _ask_forget(self, _caller: Caller, args: ForgetPersonArgs) -> ConfirmationNeeded | None:
         known = await self._find(*parse_account(args.person))
         return ConfirmationNeeded("access_forget_asks", person=args.person, count=known.messages, chats=known.chats)
 
@@ -196,7 +196,7 @@ class ForgetCommands:
         ask=_ask_forget,
         help=CommandHelp(HelpTopic.ADMIN, "Forget a person, for good", (",access.forget telegram:42",)),
     )
-    async def forget(self, caller: Caller, args: ForgetArgs) -> ForgettingBegun:
+    async def forget(self, caller: Caller, args: ForgetPersonArgs) -> ForgettingBegun:
         """Forget a person, for good: what they said in any chat, names, ids, rights, memory, jobs and files, and copies."""
         known = await self._find(*parse_account(args.person))
         if caller.turn is not None:

@@ -85,7 +85,7 @@ def _wrap(lines: Sequence[str]) -> str:
     return "\n".join([_BEGIN, _HINTS, *lines, _END])
 
 
-class Catalogue:
+class SkillList:
     """Builds the section of the system prompt, once for each window."""
 
     def __init__(self, service: SkillService) -> None:

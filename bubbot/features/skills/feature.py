@@ -73,12 +73,12 @@ class SkillsFeature:
                 name="skills", traces=(SKILLS_TAPE,), lifecycle=Lifecycle(prepare=self._prepare, renew=self.feature)
             )
         from bubbot.command import make_tools
-        from bubbot.features.skills.catalogue import Catalogue
+        from bubbot.features.skills.catalogue import SkillList
         from bubbot.features.skills.service import SkillService
         from bubbot.features.skills.tools import skill_tools
 
         service = self._find_service()
-        catalogue = Catalogue(service)
+        catalogue = SkillList(service)
         return Feature(
             name="skills",
             tools=[*skill_tools(service, self._can_run), *make_tools(SkillService, lambda: service)],

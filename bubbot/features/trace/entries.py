@@ -27,7 +27,7 @@ WordForm: TypeAlias = Literal["plain", "markdown", "code"]
 """How a text is drawn: as it was typed, as the Markdown of a model, or as JSON and arguments."""
 
 
-class AttachedFile(Struct, frozen=True):
+class MessageFile(Struct, frozen=True):
     """An image, a recording or another file of a message.
 
     Attributes:
@@ -60,7 +60,7 @@ class WordPart(Struct, frozen=True):
     words: Excerpt
     form: WordForm = "plain"
     is_error: bool = False
-    file: AttachedFile | None = None
+    file: MessageFile | None = None
 
     @property
     def is_code(self) -> bool:
@@ -200,7 +200,7 @@ def _message_parts(payload: JsonObject, form: WordForm, limit: int) -> Iterator[
         if isinstance(each, Mapping) and is_attached(each):
             kind = text_field(each, "kind") if each["type"] == FILE else IMAGE
             size = each.get("size")
-            file = AttachedFile(
+            file = MessageFile(
                 kind if kind in FILE_KINDS else FILE,
                 text_field(each, "name"),
                 size if isinstance(size, int) else None,

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused, ConfigError, EntryNotFound
-from bubbot.features.why.foreign import ForeignEntry, read_foreign
+from bubbot.features.why.foreign import ForeignSource, read_foreign
 from bubbot.features.why.formats import CheckedCall, find_checks, format_explanation
 from bubbot.features.why.lineage import Lineage, check_citations, read_step_lineage
 from bubbot.features.why.parts import ShownPart, find_parts
@@ -167,7 +167,7 @@ class WhyResult(Struct, frozen=True):
     tools: tuple[ToolRun, ...] = ()
     calls: tuple[CallCheck, ...] = ()
     lineage: Lineage | None = None
-    foreign: tuple[ForeignEntry, ...] = ()
+    foreign: tuple[ForeignSource, ...] = ()
     original: tuple[tuple[int, ...], ...] = ()
     agent: str = ""
 

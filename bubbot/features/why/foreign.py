@@ -15,7 +15,7 @@ from bubbot.tape.provenance import Source
 from bubbot.tape.query import IdRanges, TapeQuery
 
 
-class ForeignEntry(Struct, frozen=True):
+class ForeignSource(Struct, frozen=True):
     """An entry with foreign words that a turn was shown.
 
     Attributes:
@@ -33,7 +33,7 @@ class ForeignEntry(Struct, frozen=True):
     author: str = ""
 
 
-async def read_foreign(tape: TapeHandle, turn: TurnRecord) -> tuple[ForeignEntry, ...]:
+async def read_foreign(tape: TapeHandle, turn: TurnRecord) -> tuple[ForeignSource, ...]:
     """Return the entries that made the words of a turn foreign, the most foreign first; empty if none did."""
     named = {
         (str(name), int(entry)): source
@@ -56,12 +56,12 @@ def _pairs(step: JsonObject, source: Source) -> Iterator[Sequence[Any]]:
             yield pair
 
 
-def _describe(own: str, name: str, entry: int, source: Source, entries: Mapping[int, TapeEntry]) -> ForeignEntry:
+def _describe(own: str, name: str, entry: int, source: Source, entries: Mapping[int, TapeEntry]) -> ForeignSource:
     if name != own:
-        return ForeignEntry(entry, str(source), name)
+        return ForeignSource(entry, str(source), name)
     found = entries.get(entry)
     if found is None or found.erased:
-        return ForeignEntry(entry, str(source))
+        return ForeignSource(entry, str(source))
     sender = found.meta.get("sender")
     author = format_sender(sender) if found.kind != Kind.TOOL_CALL and isinstance(sender, Mapping) else ""
-    return ForeignEntry(entry, str(source), kind=found.name or str(found.kind), author=author)
+    return ForeignSource(entry, str(source), kind=found.name or str(found.kind), author=author)

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from bubbot.features.why.foreign import ForeignEntry
+from bubbot.features.why.foreign import ForeignSource
 from bubbot.features.why.lineage import Citations, Lineage, LineageAnchor
 from bubbot.features.why.parts import ShownPart, find_parts
 from bubbot.ports.channel import Role
@@ -29,7 +29,7 @@ def format_explanation(
     turn: TurnRecord,
     texts: Texts,
     lineage: Lineage | None,
-    foreign: Sequence[ForeignEntry] = (),
+    foreign: Sequence[ForeignSource] = (),
     names: Mapping[str, str] = MappingProxyType({}),
     *,
     citations: Citations = NO_CITATIONS,
@@ -88,7 +88,7 @@ def _format_copy(original: TurnRecord, texts: Texts) -> str:
     return texts.say("why_copy", first=first.id, last=last.id, origin=label, turn=original.id)
 
 
-def _format_foreign(each: ForeignEntry, texts: Texts) -> str:
+def _format_foreign(each: ForeignSource, texts: Texts) -> str:
     """Say which entry made the words of the turn foreign, and whose words it is made of."""
     place = f"#{each.entry}" if not each.tape else f"{each.tape} #{each.entry}"
     what = ", ".join(part for part in (each.kind, each.author) if part)

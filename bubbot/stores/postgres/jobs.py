@@ -28,7 +28,7 @@ from psycopg import sql
 
 from bubbot import __version__
 from bubbot.errors import BubbotError, LeaseLost
-from bubbot.ports.workers import ChatJob, JobOptions
+from bubbot.ports.workers import ChatJob, WorkerOptions
 from bubbot.stores.postgres.connections import CONNECT_SECONDS, AsyncConnection, ServerLost, translate_error
 from bubbot.stores.postgres.policies import ENTER_SCHEMA
 from bubbot.stores.postgres.pool import CancellablePool
@@ -67,7 +67,7 @@ class PostgresJobs:
         is_ending: no further job is taken.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], role: str, options: JobOptions) -> None:
+    def __init__(self, parameters: Mapping[str, Any], role: str, options: WorkerOptions) -> None:
         self._options = options
         self._parameters = dict(parameters)
         self._role = role

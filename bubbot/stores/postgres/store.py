@@ -17,7 +17,7 @@ from psycopg_pool import PoolTimeout
 from bubbot.errors import EntryNotFound, LeaseLost, StoreError, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, PositionedEntry, UnreferencedBlobs
-from bubbot.ports.workers import ChatJobs, JobOptions, Worker
+from bubbot.ports.workers import ChatJobs, Worker, WorkerOptions
 from bubbot.stores.copying import CopyCounts, TapesToCopy, copy_tapes
 from bubbot.stores.erasing import (
     BlobTraces,
@@ -327,7 +327,7 @@ class PostgresStore:
 
         return await self._require_writer().submit(ask)
 
-    def open_jobs(self, options: JobOptions) -> ChatJobs:
+    def open_jobs(self, options: WorkerOptions) -> ChatJobs:
         """See `SharesTurns.open_jobs`. From now on what is accepted makes jobs."""
         from bubbot.stores.postgres.jobs import (
             PostgresJobs,

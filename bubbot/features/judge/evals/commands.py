@@ -69,7 +69,7 @@ class EvalArgs(Args, frozen=True):
     ] = ""
 
 
-class CompareArgs(Args, frozen=True):
+class CompareEvalsArgs(Args, frozen=True):
     """Two setups that ran."""
 
     before: Annotated[
@@ -146,7 +146,7 @@ class EvalCommands:
         effect=READS_PEOPLE,
         is_direct=True,
     )
-    async def compare(self, caller: Caller, args: CompareArgs) -> EvalComparison:  # noqa: ARG002 - see `CommandSpec.run`
+    async def compare(self, caller: Caller, args: CompareEvalsArgs) -> EvalComparison:  # noqa: ARG002 - see `CommandSpec.run`
         """Compare two setups, of one evaluation or of two, over the cases that both have: the difference with its interval, and
         the cases that pass in one only. The exit code is 1 for a regression beyond the interval."""
         return await compare(self._fetch, args.before, args.after)

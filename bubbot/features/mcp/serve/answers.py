@@ -66,14 +66,14 @@ class ListAnchorsArgs(PagedArgs, frozen=True, kw_only=True):
     limit: LimitArg = 20
 
 
-class ReadMemoryArgs(PagedArgs, frozen=True, kw_only=True):
+class ChatMemoryArgs(PagedArgs, frozen=True, kw_only=True):
     """The memory of which chat."""
 
     session: SessionArg = ""
     limit: LimitArg = 20
 
 
-class ExplainArgs(Args, frozen=True, kw_only=True):
+class ExplainAnswerArgs(Args, frozen=True, kw_only=True):
     """Which answer of a chat."""
 
     session: SessionArg = ""
@@ -82,7 +82,7 @@ class ExplainArgs(Args, frozen=True, kw_only=True):
     ] = ""
 
 
-class ListTopicsArgs(PagedArgs, frozen=True, kw_only=True):
+class ChatTopicsArgs(PagedArgs, frozen=True, kw_only=True):
     """The topics of which chat."""
 
     session: SessionArg = ""
@@ -251,7 +251,7 @@ class Memory(Answer, frozen=True):
     next_cursor: str = ""
 
 
-class Step(Struct, frozen=True):
+class AnswerStep(Struct, frozen=True):
     """A call of a model.
 
     Attributes:
@@ -287,7 +287,7 @@ class ToolUse(Struct, frozen=True):
     name: str
 
 
-class Explanation(Answer, frozen=True):
+class AnswerExplanation(Answer, frozen=True):
     """How an answer came about.
 
     Attributes:
@@ -313,7 +313,7 @@ class Explanation(Answer, frozen=True):
     last: int = 0
     answer: int = 0
     agent: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AnswerStep, ...] = ()
     tools: tuple[ToolUse, ...] = ()
     window: tuple[int, ...] = ()
     foreign: tuple[int, ...] = ()

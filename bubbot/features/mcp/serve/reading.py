@@ -16,17 +16,17 @@ from bubbot.errors import AccessError
 from bubbot.features.mcp.serve.answers import (
     Anchor,
     Anchors,
+    AnswerExplanation,
+    ChatMemoryArgs,
+    ChatTopicsArgs,
     DayNote,
-    ExplainArgs,
-    Explanation,
+    ExplainAnswerArgs,
     Hit,
     Hits,
     ListAnchorsArgs,
-    ListTopicsArgs,
     Memory,
     Message,
     Messages,
-    ReadMemoryArgs,
     ReadMessagesArgs,
     SearchMessagesArgs,
     Topic,
@@ -134,7 +134,7 @@ class GrantedTapes:
         has_more = bool(page) and len(older) > len(page)
         return Anchors(session=session, anchors=tuple(page), next_cursor=str(page[-1].id) if has_more else "")
 
-    async def memory(self, args: ReadMemoryArgs) -> Memory:
+    async def memory(self, args: ChatMemoryArgs) -> Memory:
         """Read what a chat remembers."""
         session = self._choose(args.session)
         with reading_for_model():
@@ -155,7 +155,7 @@ class GrantedTapes:
             next_cursor=str(end) if page and end < len(found.notes) else "",
         )
 
-    async def why(self, args: ExplainArgs) -> Explanation:
+    async def why(self, args: ExplainAnswerArgs) -> AnswerExplanation:
         """Explain the newest answer of a chat, or a turn."""
         session = self._choose(args.session)
         with reading_for_model():
@@ -171,7 +171,7 @@ class GrantedTapes:
             left_out=left_out,
         )
 
-    async def topics(self, args: ListTopicsArgs) -> Topics:
+    async def topics(self, args: ChatTopicsArgs) -> Topics:
         """List the topics of a chat."""
         session = self._choose(args.session)
         tape = self._open(session)

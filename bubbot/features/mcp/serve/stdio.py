@@ -53,7 +53,7 @@ class LineReader:
                 return
 
 
-class LineWriter:
+class OutputLines:
     """Lines of standard output."""
 
     def __init__(self, target: asyncio.StreamWriter | BinaryIO) -> None:
@@ -73,7 +73,7 @@ class LineWriter:
 
 
 @asynccontextmanager
-async def open_lines() -> AsyncIterator[tuple[LineReader, LineWriter]]:
+async def open_lines() -> AsyncIterator[tuple[LineReader, OutputLines]]:
     """Open both until the block ends. Whatever else prints meanwhile, prints on standard error."""
     stdin, stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -91,7 +91,7 @@ async def open_lines() -> AsyncIterator[tuple[LineReader, LineWriter]]:
         opened.append(transport)
         target = asyncio.StreamWriter(transport, protocol, None, loop)
     try:
-        yield LineReader(source), LineWriter(target)
+        yield LineReader(source), OutputLines(target)
     finally:
         os.dup2(stdout.fileno(), 1)
         for each in opened:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from bubbot.features.mcp.serve.answers import Explanation, Hit, Memory, SearchMessagesArgs
+from bubbot.features.mcp.serve.answers import AnswerExplanation, Hit, Memory, SearchMessagesArgs
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle
 
@@ -60,7 +60,7 @@ class TapeViews(Protocol):
         """Return the memory of the chat itself, whole, its notes newest first."""
         ...
 
-    async def explain(self, tape: TapeHandle, turn: str) -> Explanation:
+    async def explain(self, tape: TapeHandle, turn: str) -> AnswerExplanation:
         """Explain an answer, without what stands on other tapes. Raise `EntryNotFound` if there is no such turn."""
         ...
 

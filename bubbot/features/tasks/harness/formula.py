@@ -160,17 +160,17 @@ class Evaluator:
         self._time = float("-inf")
         self._trace: list[RunEvent] | None = [] if self.traced else None
 
-    def peek(self, event: RunEvent) -> Evaluation:
+    def peek(self, event: RunEvent) -> FormulaValues:
         """Evaluate as if this event came next. The evaluation is valid until the next `advance`."""
-        return Evaluation(event, max(event.time, self._time), self._cells, self._trace)
+        return FormulaValues(event, max(event.time, self._time), self._cells, self._trace)
 
-    def prepare(self, at: Evaluation) -> None:
+    def prepare(self, at: FormulaValues) -> None:
         """Evaluate all that this event would change, once. Change nothing."""
         # All cells decide before the first changes: what they read still stands for the time before this event.
         if at.changes is None:
             at.changes = [cell.prepare(at) for cell in self._stateful]
 
-    def advance(self, at: Evaluation) -> None:
+    def advance(self, at: FormulaValues) -> None:
         """Let the event of the last `peek` happen."""
         self.prepare(at)
         for cell, change in zip(self._stateful, at.changes or (), strict=True):
@@ -203,7 +203,7 @@ class Evaluator:
         return [add(formula) for formula in formulas]
 
 
-class Evaluation:
+class FormulaValues:
     """The values of formulas at one event. Each is computed when it is needed, once.
 
     Attributes:
@@ -272,36 +272,36 @@ class Cell(Generic[F]):
         self.formula = formula
         self.places = places
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         """Return the value at the event, which did not happen yet."""
         raise NotImplementedError
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         """Return the events that decide the value."""
         return (at.event.number,)
 
-    def is_final(self, _at: Evaluation) -> bool:
+    def is_final(self, _at: FormulaValues) -> bool:
         """Return true if the value stays as it is from this event on, whatever comes; false if in doubt."""
         return False
 
-    def prepare(self, _at: Evaluation) -> Any:
+    def prepare(self, _at: FormulaValues) -> Any:
         """Return what `commit` needs of the parts. Change nothing."""
         return None
 
-    def commit(self, at: Evaluation, change: Any) -> None:
+    def commit(self, at: FormulaValues, change: Any) -> None:
         """Let the event happen."""
 
 
 class _ConstantCell(Cell[Constant]):
     __slots__ = ()
 
-    def evaluate(self, _at: Evaluation) -> bool:
+    def evaluate(self, _at: FormulaValues) -> bool:
         return self.formula.is_true
 
-    def cite(self, _at: Evaluation) -> Citation:
+    def cite(self, _at: FormulaValues) -> Citation:
         return NO_CITATION
 
-    def is_final(self, _at: Evaluation) -> bool:
+    def is_final(self, _at: FormulaValues) -> bool:
         return True
 
 
@@ -316,7 +316,7 @@ class _AtomCell(Cell[Atom]):
         self._node = formula.node
         self._tests = [check.compile() for check in formula.checks]
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         event = at.event
         if self._kind is not None and event.kind != self._kind:
             return False
@@ -328,7 +328,7 @@ class _AtomCell(Cell[Atom]):
             return False
         return not self._tests or self._run_tests(at)
 
-    def _run_tests(self, at: Evaluation) -> bool:
+    def _run_tests(self, at: FormulaValues) -> bool:
         """Return true if all checks pass. Raise `TimeoutError` if one takes too long, or those of all atoms together do."""
         if at.seconds > EVENT_SECONDS:
             raise TimeoutError
@@ -342,20 +342,20 @@ class _AtomCell(Cell[Atom]):
 class _TraceCell(Cell[TracePredicate]):
     __slots__ = ()
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         return bool(self.formula.test(at.trace))
 
 
 class _NotCell(Cell[Not]):
     __slots__ = ()
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         return not at.holds(self.places[0])
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         return at.cite(self.places[0])
 
-    def is_final(self, at: Evaluation) -> bool:
+    def is_final(self, at: FormulaValues) -> bool:
         return at.is_final(self.places[0])
 
 
@@ -368,19 +368,19 @@ class _JunctionCell(Cell[F]):
     __slots__ = ()
     decisive: ClassVar[bool]
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         for place in self.places:
             if at.holds(place) is self.decisive:
                 return self.decisive
         return not self.decisive
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         for place in self.places:
             if at.holds(place) is self.decisive:
                 return at.cite(place)
         return merge_citations(*(at.cite(place) for place in self.places))
 
-    def is_final(self, at: Evaluation) -> bool:
+    def is_final(self, at: FormulaValues) -> bool:
         decisive = [place for place in self.places if at.holds(place) is self.decisive]
         return any(at.is_final(place) for place in decisive) or (
             not decisive and all(at.is_final(place) for place in self.places)
@@ -400,17 +400,17 @@ class _OrCell(_JunctionCell[Or]):
 class _ImpliesCell(Cell[Implies]):
     __slots__ = ()
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         condition, consequence = self.places
         return not at.holds(condition) or at.holds(consequence)
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         condition, consequence = self.places
         if not at.holds(condition):
             return at.cite(condition)
         return merge_citations(at.cite(condition), at.cite(consequence))
 
-    def is_final(self, at: Evaluation) -> bool:
+    def is_final(self, at: FormulaValues) -> bool:
         condition, consequence = self.places
         if not at.holds(condition):
             return at.is_final(condition)
@@ -426,16 +426,16 @@ class _PreviouslyCell(Cell[Previously]):
         self._is_true = False
         self._citation = NO_CITATION
 
-    def evaluate(self, _at: Evaluation) -> bool:
+    def evaluate(self, _at: FormulaValues) -> bool:
         return self._is_true
 
-    def cite(self, _at: Evaluation) -> Citation:
+    def cite(self, _at: FormulaValues) -> Citation:
         return self._citation
 
-    def prepare(self, at: Evaluation) -> tuple[bool, Citation]:
+    def prepare(self, at: FormulaValues) -> tuple[bool, Citation]:
         return at.holds(self.places[0]), at.cite(self.places[0])
 
-    def commit(self, _at: Evaluation, change: tuple[bool, Citation]) -> None:
+    def commit(self, _at: FormulaValues, change: tuple[bool, Citation]) -> None:
         self._is_true, self._citation = change
 
 
@@ -449,21 +449,21 @@ class _FormerlyCell(Cell[Formerly]):
         super().__init__(formula, places)
         self._witness: Citation | None = None
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         return self._witness is not None or at.holds(self.places[0])
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         if self._witness is not None:
             return self._witness
         return at.cite(self.places[0]) if at.holds(self.places[0]) else NO_CITATION
 
-    def is_final(self, at: Evaluation) -> bool:
+    def is_final(self, at: FormulaValues) -> bool:
         return self.evaluate(at)
 
-    def prepare(self, at: Evaluation) -> Citation | None:
+    def prepare(self, at: FormulaValues) -> Citation | None:
         return self.cite(at) if self.evaluate(at) else None
 
-    def commit(self, _at: Evaluation, change: Citation | None) -> None:
+    def commit(self, _at: FormulaValues, change: Citation | None) -> None:
         self._witness = change
 
 
@@ -478,17 +478,17 @@ class _WithinCell(Cell[Within]):
         self._time: float | None = None
         self._citation = NO_CITATION
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         is_recent = self._time is not None and at.time - self._time <= self.formula.seconds
         return is_recent or at.holds(self.places[0])
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         return at.cite(self.places[0]) if at.holds(self.places[0]) else self._citation
 
-    def prepare(self, at: Evaluation) -> Citation | None:
+    def prepare(self, at: FormulaValues) -> Citation | None:
         return at.cite(self.places[0]) if at.holds(self.places[0]) else None
 
-    def commit(self, at: Evaluation, change: Citation | None) -> None:
+    def commit(self, at: FormulaValues, change: Citation | None) -> None:
         if change is not None:
             self._time, self._citation = at.time, change
 
@@ -514,15 +514,15 @@ class _SinceCell(Cell[Since]):
         super().__init__(formula, places)
         self._state = _SinceState()
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         left, right = self.places
         return at.holds(right) or (self._state.anchor is not None and at.holds(left))
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         state = self.prepare(at)
         return state.breaker if state.anchor is None else state.anchor
 
-    def prepare(self, at: Evaluation) -> _SinceState:
+    def prepare(self, at: FormulaValues) -> _SinceState:
         left, right = self.places
         state = self._state
         if not at.holds(left):
@@ -532,7 +532,7 @@ class _SinceCell(Cell[Since]):
         # Any anchor decides; the first is what has waited longest.
         return state if state.anchor is not None else _SinceState(at.cite(right), state.breaker)
 
-    def commit(self, _at: Evaluation, change: _SinceState) -> None:
+    def commit(self, _at: FormulaValues, change: _SinceState) -> None:
         self._state = change
 
 
@@ -547,19 +547,19 @@ class _CountCell(Cell[Count]):
         self._total = 0
         self._newest: deque[int] = deque(maxlen=MAX_CITATIONS)
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         return self._total >= self.formula.number or (self._total + at.holds(self.places[0]) >= self.formula.number)
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         return merge_citations(tuple(self._newest), (at.event.number,) if at.holds(self.places[0]) else NO_CITATION)
 
-    def is_final(self, at: Evaluation) -> bool:
+    def is_final(self, at: FormulaValues) -> bool:
         return self.evaluate(at)
 
-    def prepare(self, at: Evaluation) -> int:
+    def prepare(self, at: FormulaValues) -> int:
         return int(at.holds(self.places[0]))
 
-    def commit(self, at: Evaluation, change: int) -> None:
+    def commit(self, at: FormulaValues, change: int) -> None:
         if change:
             self._total += 1
             self._newest.append(at.event.number)
@@ -575,7 +575,7 @@ class _RecentCountCell(Cell[Count]):
         super().__init__(formula, places)
         self._newest: deque[tuple[float, int]] = deque(maxlen=max(formula.number, 1))
 
-    def evaluate(self, at: Evaluation) -> bool:
+    def evaluate(self, at: FormulaValues) -> bool:
         needed = self.formula.number
         if needed > 0 and at.holds(self.places[0]):
             needed -= 1
@@ -583,20 +583,20 @@ class _RecentCountCell(Cell[Count]):
             return True
         return len(self._newest) >= needed and self._is_recent(at, self._newest[-needed][0])
 
-    def cite(self, at: Evaluation) -> Citation:
+    def cite(self, at: FormulaValues) -> Citation:
         recent = tuple(number for time, number in list(self._newest)[-MAX_CITATIONS:] if self._is_recent(at, time))
         return merge_citations(recent, (at.event.number,) if at.holds(self.places[0]) else NO_CITATION)
 
-    def prepare(self, at: Evaluation) -> int:
+    def prepare(self, at: FormulaValues) -> int:
         return int(at.holds(self.places[0]))
 
-    def commit(self, at: Evaluation, change: int) -> None:
+    def commit(self, at: FormulaValues, change: int) -> None:
         while self._newest and not self._is_recent(at, self._newest[0][0]):
             self._newest.popleft()
         if change:
             self._newest.append((at.time, at.event.number))
 
-    def _is_recent(self, at: Evaluation, time: float) -> bool:
+    def _is_recent(self, at: FormulaValues, time: float) -> bool:
         return self.formula.seconds is None or at.time - time <= self.formula.seconds
 
 

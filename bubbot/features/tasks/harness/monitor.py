@@ -27,8 +27,8 @@ from bubbot.features.tasks.harness.feature_files import Harness, HarnessRule
 from bubbot.features.tasks.harness.formula import (
     MAX_CITATIONS,
     Citation,
-    Evaluation,
     Evaluator,
+    FormulaValues,
     merge_citations,
 )
 
@@ -108,13 +108,13 @@ class _MoveState:
         self._violation: Citation | None = None
         self._is_finished = False
 
-    def judge(self, at: Evaluation) -> Citation | None:
+    def judge(self, at: FormulaValues) -> Citation | None:
         """Return the events that an event would violate the rule by, itself included; None if it would not."""
         if not at.holds(self._at) or at.holds(self._holds):
             return None
         return merge_citations(at.cite(self._holds), (at.event.number,))
 
-    def record(self, at: Evaluation) -> None:
+    def record(self, at: FormulaValues) -> None:
         """Let an event happen."""
         if self._violation is None:
             self._violation = self.judge(at)
@@ -122,7 +122,7 @@ class _MoveState:
             self._applied.append(at.event.number)
         self._is_finished = self._is_finished or at.event.kind == "finished"
 
-    def violate(self, at: Evaluation) -> None:
+    def violate(self, at: FormulaValues) -> None:
         """Note that an event violates the rule, if none did before."""
         self._violation = self._violation or (at.event.number,)
 
@@ -144,7 +144,7 @@ class _DutyState:
         self._needs_trace = holds in evaluator.traced
         self._verdict = RuleVerdict(rule.id, "pending")
 
-    def judge(self, at: Evaluation) -> Citation | None:
+    def judge(self, at: FormulaValues) -> Citation | None:
         """Return the events that decide that the rule is or can never be met; None if it is or can."""
         is_finish = at.event.kind == "finished"
         if self._verdict.status != "pending":
@@ -155,7 +155,7 @@ class _DutyState:
             return None
         return merge_citations(at.cite(self._holds), (at.event.number,))
 
-    def record(self, at: Evaluation) -> None:
+    def record(self, at: FormulaValues) -> None:
         """Let an event happen."""
         if self._verdict.status == "pending" and (at.event.kind == "finished" or self._is_final(at)):
             if at.holds(self._holds):
@@ -168,6 +168,6 @@ class _DutyState:
         """Return what became of the rule."""
         return self._verdict
 
-    def _is_final(self, at: Evaluation) -> bool:
+    def _is_final(self, at: FormulaValues) -> bool:
         # A function of all events would read them all again at each.
         return not self._needs_trace and at.is_final(self._holds)

@@ -14,7 +14,7 @@ from bubbot.errors import ConfigError
 from bubbot.feature import Around, Feature
 from bubbot.features.agents.branch_commands import BranchesShown
 from bubbot.features.agents.branches import BranchGroupView, ShownTape, copy_entries, read_alternatives
-from bubbot.features.agents.facts import Alternative, BranchEnded, BranchesAsked, TaskUsage
+from bubbot.features.agents.facts import BranchEnded, BranchesAsked, BranchSetup, TaskUsage
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.models.scripted import ScriptedModel
@@ -288,7 +288,7 @@ class TestAsking:
         """Models with windows of other sizes are shown less."""
         tape = TapeService(memory_store, "t", now=SteppingClock(), new_id=CountingIds("x"))
         await tape.append([message("user", "one"), message("assistant", "two"), message("user", "three")])
-        alternatives = (Alternative(model="a"), Alternative(model="b"))
+        alternatives = (BranchSetup(model="a"), BranchSetup(model="b"))
         await tape.append([BranchesAsked("g", "1", "q", alternatives).to_entry(key="branch:g")])
         for number, shown in enumerate(([[1, 3], [6, 6]], [[2, 3], [10, 10], ["u", [[7, 9]]]]), 1):
             low, fork = await tape.head() + 1, f"r/{number}"
