@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -109,10 +108,6 @@ class Family:
     async def facts(self, name: str, chat: str = GROUP) -> list[JsonObject]:
         """The data of the events of this name."""
         return [entry.data for entry in await self.entries(chat) if entry.name == name]
-
-    def system_of(self, pattern: str) -> str:
-        """Return the newest system prompt with this text."""
-        return next(each.system for each in reversed(self.model.requests) if re.search(pattern, each.system))
 
     def list_offered(self, place: int = -1) -> set[str]:
         """Return the names of the tools that a model was offered."""

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 
 import pytest
 
-MIN_ABI = 6
 LANDLOCK_PACKAGE = "landlockpy"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

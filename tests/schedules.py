@@ -19,7 +19,6 @@ from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.timer import JobTimer
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.ports.model import Model
@@ -113,10 +112,6 @@ class Timed:
     def start(self) -> None:
         """Begins to keep time."""
         self.keeping = asyncio.create_task(self.schedule.run_timer())
-
-    def make_timer(self) -> JobTimer:
-        """A keeper that is not at work."""
-        return JobTimer(self.book, self.directory.accept, notify_missed=self.schedule.notify_missed)
 
     async def stop(self) -> None:
         """Keeps time no more."""

@@ -154,10 +154,6 @@ class SummaryParts:
         return [replace(made, tools=tools)]
 
 
-async def _find_nothing(*_: object) -> Sequence[Sequence[int]]:
-    return ()
-
-
 async def _find_model(turn: Turn) -> Model:
     return await turn.runner.find_model(turn)
 

@@ -221,11 +221,6 @@ async def return_at_once(*_: object) -> None:
     """For benches that wait for nothing."""
 
 
-async def report_nothing(*_: object, **_named: object) -> Sequence[str]:
-    """For benches without a report."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a bench is made with, where a test needs something else than usual. With `rules` it is a line as the daemon

@@ -18,7 +18,6 @@ from tests.doubles import CountingSalt, SteppingClock
 from tests.postgres_server import SUPERUSER, PostgresServer, copied_database
 from tests.tapes import batch, note, notes, texts
 
-FILLED = "filled_template"
 TABLES = ("entries", "erased", "tapes", "blobs", "blob_pieces", "leases")
 _LIVE = "(SELECT tape FROM tapes WHERE name = 'tape')"
 _ARCHIVE = "(SELECT tape FROM tapes WHERE name = 'doomed@old')"

@@ -291,10 +291,6 @@ class GrantedTapes:
         )
 
 
-OpenTapes = Callable[[str], Awaitable[GrantedTapes]]
-"""Return what a program may read now, by its name."""
-
-
 async def _fetch(tape: TapeHandle, ids: Sequence[int]) -> list[TapeEntry]:
     if not ids:
         return []
