@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from itertools import groupby
@@ -58,8 +57,7 @@ class LoggedWarning(Struct, frozen=True, forbid_unknown_fields=True):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogSummary:
+class LogSummary(Struct, frozen=True):
     """The number of warnings and errors logged since `setup`, and the newest of them, oldest first."""
 
     warnings: int = 0

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from bubbot.arguments.fields import Args
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta, ToolCall
@@ -58,8 +60,7 @@ class ModelCall:
     step: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolInvocation:
+class ToolInvocation(Struct, frozen=True):
     """One call of a tool, by a model or as a command.
 
     Attributes:
@@ -79,8 +80,7 @@ class ToolInvocation:
     used_before: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PartDelivery:
+class PartDelivery(Struct, frozen=True):
     """One part of a message on its way to a channel.
 
     Attributes:

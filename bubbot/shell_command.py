@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Protocol, TypeAlias, get_type_hints
 from zoneinfo import ZoneInfo
 
+import msgspec
 from msgspec import Struct, to_builtins
-from msgspec import field as msgspec_field
 from typing_extensions import TypeVar
 
 from bubbot.arguments.fields import Args, ArgumentField, NoArguments, fields_of, form_fields, require_args
@@ -47,8 +47,7 @@ DEFAULT_SESSION = "default"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """How a field of the arguments is typed in a shell, as `Annotated[str, Argument("…")]`.
 
     A required field, or one in the form of the command, is a word; any other is an option.
@@ -316,7 +315,7 @@ class FolderResult(CommandResult, frozen=True):
     """
 
     folder: str = ""
-    files: Mapping[str, bytes] = msgspec_field(default_factory=dict)
+    files: Mapping[str, bytes] = msgspec.field(default_factory=dict)
 
 
 class ShellInput(Protocol):

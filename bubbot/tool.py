@@ -7,6 +7,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar, get_type_hints
 
+from msgspec import Struct
+
 from bubbot.arguments.errors import describe_argument
 from bubbot.arguments.fields import (
     Args,
@@ -34,8 +36,7 @@ from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 
 
-@dataclass(frozen=True, slots=True)
-class RerunModel:
+class RerunModel(Struct, frozen=True):
     """The result of a command that makes the model answer the last message again."""
 
     text: str = ""
@@ -205,8 +206,7 @@ class GrantTarget:
         return value == self.value and self.kind is not GrantKind.PINNED
 
 
-@dataclass(frozen=True, slots=True)
-class CallPlan:
+class CallPlan(Struct, frozen=True):
     """What one call would do, known before it runs.
 
     Attributes:

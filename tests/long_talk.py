@@ -2,6 +2,7 @@
 
 People plant facts early ("By the way, my copper locker code is 4711.") and ask for them late. Between them they talk,
 look things up whose results are long, and change the memory. The model is never told what is planted: it answers only
+from msgspec import structs
 from its request. Every request is checked as it comes; the breaks of the prefix are explained by the tape afterwards.
 
 A strategy of a feature joins the talk with a `TalkCase`; if its model has to do more than answer, with a subclass of
@@ -15,9 +16,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
+
+from msgspec import structs
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.arguments.fields import Args
@@ -197,7 +200,7 @@ class RuleModel:
         reply = self.answer(request)
         if reply.text:
             yield TextDelta(reply.text)
-        yield replace(reply, usage=Usage(tokens, len(reply.text) // BYTES_PER_TOKEN), model=self.name)
+        yield structs.replace(reply, usage=Usage(tokens, len(reply.text) // BYTES_PER_TOKEN), model=self.name)
 
     def _check(self, request: ModelRequest) -> None:
         last, self._last = self._last, request

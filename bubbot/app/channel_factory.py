@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
+
+from msgspec import structs
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
@@ -116,7 +118,7 @@ class ChannelFactory:
         inbox = Inbox(self.open_tape(inbox_tape(name)), self.deps.new_id)
 
         async def cursor() -> BackfillCursor:
-            return replace(await inbox.read_cursor(), allowed_ids=people())
+            return structs.replace(await inbox.read_cursor(), allowed_ids=people())
 
         options = ChannelOptions(
             name,

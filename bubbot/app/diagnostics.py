@@ -6,9 +6,11 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from bubbot import plugins
 from bubbot.app.feature_settings import feature_settings
@@ -81,7 +83,7 @@ async def read_health(home: HomeReader, settings: Settings, context: HealthConte
     for diagnostics in (*own, *_installed_diagnostics()):
         if diagnostics.health is None:
             continue
-        reader = replace(home, settings=diagnostics.pick(settings))
+        reader = structs.replace(home, settings=diagnostics.pick(settings))
         if not diagnostics.package:
             reports.append(await diagnostics.health(reader, context))
             continue

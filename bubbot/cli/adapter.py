@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+from msgspec import structs
 
 from bubbot.arguments.fields import Args, ArgumentField, strip_optional
 from bubbot.cli.completion.values import complete_value, find_kind
@@ -126,7 +127,7 @@ def list_names(command: CommandSyntax) -> list[str]:
 def find_mark(field: ArgumentField) -> Argument:
     """Return the declaration of an argument with its line of help."""
     mark = next((mark for mark in field.marks if isinstance(mark, Argument)), None) or Argument()
-    return mark if mark.help else replace(mark, help=field.description)
+    return mark if mark.help else structs.replace(mark, help=field.description)
 
 
 def format_option(name: str) -> str:

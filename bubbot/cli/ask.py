@@ -10,9 +10,10 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import Struct
 
 from bubbot.app.settings import find_attachment_limit
 from bubbot.app.tapes import new_id, now
@@ -47,16 +48,14 @@ SILENT_INPUT_SECONDS = 3.0
 """Seconds until a person learns that the command waits for standard input."""
 
 
-@dataclass(frozen=True, slots=True)
-class SentFile:
+class SentFile(Struct, frozen=True):
     """A file sent with the question."""
 
     attachment: Attachment
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AskReport:
+class AskReport(Struct, frozen=True):
     """A question and its answer.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import Struct
 
 from bubbot.app.stores import database_file, refuse_unusable_database, server_url
 from bubbot.app.tapes import now
@@ -38,8 +39,7 @@ from bubbot.stores.sqlite.backups import (
 EXIT_OK = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BackupResult:
+class BackupResult(Struct, frozen=True):
     """A backup that was made.
 
     Attributes:

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import Struct
 
 from bubbot.app.tapes import new_id, now
 from bubbot.arguments.fields import Args
@@ -28,8 +29,7 @@ from bubbot.settings.environment import read_variables
 from bubbot.shell_command import Argument, CommandGroup
 
 
-@dataclass(frozen=True, slots=True)
-class SettingList:
+class SettingList(Struct, frozen=True):
     """Settings, in the order of the reference.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
+
+from msgspec import Struct
 
 from bubbot import __version__, log
 from bubbot.app.tapes import new_id, now
@@ -25,8 +26,7 @@ _COLOURS = {"problem": "1;31", "warning": "33", "ok": "32"}
 _LEVEL = re.compile(r"^(?:problem|warning|ok)\b", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorReport:
+class DoctorReport(Struct, frozen=True):
     """What a checkup found.
 
     Attributes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import structs
 
 from bubbot.errors import ConfigError
 from bubbot.ops.onboarding.console import Console
@@ -72,7 +74,7 @@ class RequestedService:
         # root owns the new files. The first command creates the user that must own them.
         paths = [self.home, *([self.config] if self.config else [])]
         chown = ("chown", "-R", "bubbot:bubbot", *map(str, paths))
-        return replace(install_plan, commands=(install_plan.commands[0], chown, *install_plan.commands[1:]))
+        return structs.replace(install_plan, commands=(install_plan.commands[0], chown, *install_plan.commands[1:]))
 
 
 def _usual_kind() -> str:

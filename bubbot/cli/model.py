@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from shlex import join, quote
 from typing import Annotated
+
+from msgspec import Struct
 
 from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation
@@ -18,8 +19,7 @@ from bubbot.packages import can_change_packages, list_missing, package_command
 from bubbot.shell_command import Argument, CommandGroup
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInstallation:
+class ModelInstallation(Struct, frozen=True):
     """An installation of the demonstration model.
 
     Attributes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
@@ -19,8 +20,7 @@ RELOAD_TIMEOUT_SECONDS = 120.0
 """Seconds: turns of a removed channel may take 30, and platforms check new tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadReport:
+class ReloadReport(Struct, frozen=True):
     """What a reload applied.
 
     Attributes:

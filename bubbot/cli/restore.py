@@ -6,10 +6,11 @@ import asyncio
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import Struct
 
 from bubbot import __version__
 from bubbot.app.commands import find_command
@@ -56,8 +57,7 @@ from bubbot.texts import Texts
 EXIT_OK = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreResult:
+class RestoreResult(Struct, frozen=True):
     """A home that was made from a backup.
 
     Attributes:
@@ -79,8 +79,7 @@ class RestoreResult:
     missing_tokens: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyHomeResult:
+class EmptyHomeResult(Struct, frozen=True):
     """A home that begins with an empty database in place of a missing one.
 
     Attributes:
@@ -92,8 +91,7 @@ class EmptyHomeResult:
     set_aside: str
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedLossResult:
+class AcceptedLossResult(Struct, frozen=True):
     """A home that goes on with a database that lacks what the home had.
 
     Attributes:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
+
 from bubbot.app.channels import STDIN
 from bubbot.app.own_features import find_parts
 from bubbot.arguments.fields import Args
@@ -42,8 +44,7 @@ class ReleaseHome(Args, frozen=True):
     deliver: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseResult:
+class ReleaseResult(Struct, frozen=True):
     """The end of a quarantine.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+from msgspec import Struct
 
 from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation, usage_error
@@ -44,8 +45,7 @@ STATUS_PROPERTIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceStatus:
+class ServiceStatus(Struct, frozen=True):
     """The state of the service.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar
+
+from msgspec import Struct
 
 from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation
@@ -43,8 +44,7 @@ POLL_SECONDS = 0.1
 LABEL_WIDTH = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusReport:
+class StatusReport(Struct, frozen=True, kw_only=True):
     """The state of the bot. Values that are unknown are left out; features add their own.
 
     Attributes:

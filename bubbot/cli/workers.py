@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
+
+from msgspec import Struct
 
 from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation, parse_count
@@ -17,8 +18,7 @@ from bubbot.ports.workers import SharesTurns, Worker
 from bubbot.shell_command import Argument, CommandGroup
 
 
-@dataclass(frozen=True, slots=True)
-class WorkersReport:
+class WorkersReport(Struct, frozen=True):
     """The processes that run turns.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.ports.channel import (
     Preview,
@@ -26,8 +27,7 @@ OnTurnEnded: TypeAlias = Callable[[str, str, float | None], None]
 a scheduled turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnActivity:
+class TurnActivity(Struct, frozen=True):
     """A turn that waits for a model, streams an answer, or runs a tool.
 
     Attributes:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+from msgspec import Struct
+
 from bubbot.identity import is_id
 from bubbot.ports.access import Audience, ListedPeople, higher_role
 from bubbot.ports.channel import BotAdded, Inbound, Role, Sender
@@ -61,8 +64,7 @@ class SpaceRules:
 _NO_SPACE = SpaceRules()
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionSettings:
+class AdmissionSettings(Struct, frozen=True):
     """An operator's rules for one channel. People, bots and chats are named by numeric id.
 
     Attributes:
@@ -89,7 +91,7 @@ class AdmissionSettings:
     trigger_names: tuple[str, ...] = ()
     pairing: bool = True
     bots: frozenset[str] = frozenset()
-    spaces: Mapping[str, SpaceRules] = field(default_factory=dict)
+    spaces: Mapping[str, SpaceRules] = msgspec.field(default_factory=dict)
     bot_depth: int = 3
     bot_rate: int = 6
 
@@ -100,27 +102,23 @@ class AdmissionSettings:
         return ListedPeople(self.owners, self.admins, self.members, self.groups | spaces)
 
 
-@dataclass(frozen=True, slots=True)
-class Respond:
+class Respond(Struct, frozen=True):
     """Run a turn in this role."""
 
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
-class OfferPairing:
+class OfferPairing(Struct, frozen=True):
     """Offer a stranger in a direct chat a pairing code, if available, and run no turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordOnly:
+class RecordOnly(Struct, frozen=True):
     """Record the message with its sender's role, without a turn."""
 
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
-class Ignore:
+class Ignore(Struct, frozen=True):
     """Run no turn, record and answer nothing; `reason` is a word for the log.
 
     `is_call`: a stranger wrote to the bot in a group.

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from functools import partial
 
+import msgspec
+from msgspec import Struct
+
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
 from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, InboundGate
@@ -50,8 +53,7 @@ from bubbot.tape.handle import Clock
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelPolicy:
+class ChannelPolicy(Struct, frozen=True):
     """The policy of a deployment for one channel.
 
     Attributes:
@@ -67,8 +69,8 @@ class ChannelPolicy:
         person_limits: the limits of each person.
     """
 
-    queue_policy: QueuePolicy = field(default_factory=QueuePolicy)
-    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    queue_policy: QueuePolicy = msgspec.field(default_factory=QueuePolicy)
+    retry_policy: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
     admission: AdmissionPolicy | None = None
     access: KnowsPeople | None = None
     queue_limit: int | None = QUEUE_LIMIT
@@ -76,7 +78,7 @@ class ChannelPolicy:
     live: bool = True
     deliver_in_background: bool = False
     one_lane: bool = False
-    person_limits: PersonLimits = field(default_factory=PersonLimits)
+    person_limits: PersonLimits = msgspec.field(default_factory=PersonLimits)
 
 
 @dataclass

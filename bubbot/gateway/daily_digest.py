@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+
 from bubbot.errors import StoreError
 from bubbot.tape.handle import Clock
 
@@ -18,8 +20,7 @@ MAX_SLEEP_SECONDS = 3600.0
 """Seconds of one sleep at most: the clock may be set and the machine may sleep before midnight."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentHead:
+class DeploymentHead(Struct, frozen=True):
     """The state of all tapes.
 
     Attributes:

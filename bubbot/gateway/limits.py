@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.ports.channel import Attachment, Edit, Inbound, Reaction
 from bubbot.tape.handle import Clock
@@ -29,8 +29,7 @@ _Sizes: TypeAlias = "deque[tuple[datetime, int]]"
 """Bytes that one person sent, with their times."""
 
 
-@dataclass(frozen=True, slots=True)
-class PersonLimits:
+class PersonLimits(Struct, frozen=True):
     """Limits of each person on one channel; 0: no limit."""
 
     messages_per_minute: int = 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from msgspec import structs
 
@@ -394,7 +394,7 @@ class LiveAnswers:
             return
         chat = receipt.chat or live.part.chat
         await self._outbox.record_live(turn.inbound, turn.session, receipt.external_id, chat)
-        turn.live = replace(live, message=receipt.external_id, chat=chat)
+        turn.live = structs.replace(live, message=receipt.external_id, chat=chat)
 
     async def _change_message(self, turn: LiveTurn) -> None:
         """Put the text so far into the message. Leave a message in a moved chat to the delivery."""

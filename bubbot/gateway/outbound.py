@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.errors import DeliveryFailed, LeaseLost
 from bubbot.gateway.outbox import Outbox
@@ -55,8 +54,7 @@ CreateTask: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]
 """Runs work in the background."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """The retries of a delivery.
 
     Attributes:
@@ -169,7 +167,7 @@ async def settle_live(
         return live
     chat = receipt.chat or part.chat
     await outbox.record_live(live.inbound, live.session, receipt.external_id, chat)
-    return replace(live, message=receipt.external_id, chat=chat)
+    return structs.replace(live, message=receipt.external_id, chat=chat)
 
 
 async def ignore_unreachable_chat(_chat: str, _reason: str) -> None:

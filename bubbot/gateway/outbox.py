@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from msgspec import UNSET, structs
@@ -246,7 +245,7 @@ class Outbox:
                 (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(list(messages)))))])
                 for entry in entries:
                     message = try_intent_from(entry)
-                    sent = message and replace(message, sent=messages[entry.id].sent)
+                    sent = message and structs.replace(message, sent=messages[entry.id].sent)
                     found += [] if entry.erased else [(tape, entry, sent)]
         return found
 
@@ -254,7 +253,7 @@ class Outbox:
         """Update which parts of a message have a receipt; return it without parts if it is no longer pending."""
         projected = self._pending[self.tape_of(message.session)]
         found = (await projected.catch_up()).get(message.id)
-        return replace(message, sent=found.sent) if found else replace(message, parts=())
+        return structs.replace(message, sent=found.sent) if found else structs.replace(message, parts=())
 
     async def sessions_with_file(self, digest: str) -> tuple[str, ...]:
         """Return the sessions of the open intents with a file of this digest."""

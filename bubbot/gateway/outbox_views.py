@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct, structs
 
 from bubbot.gateway.facts import (
     DeliveryEnded,
@@ -35,8 +36,7 @@ MAX_PREVIEW_FACTS_READ = 500
 """Newest facts to search for previews without an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveMessage:
+class LiveMessage(Struct, frozen=True):
     """The message that shows the answer to an inbound while the model writes it.
 
     Attributes:
@@ -112,9 +112,9 @@ def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
             continue
         live = messages.get(fact.inbound, LiveMessage(fact.inbound, fact.session))
         if isinstance(fact, PreviewBegun):
-            messages[fact.inbound] = replace(live, part=fact.part, date=entry.date or "")
+            messages[fact.inbound] = structs.replace(live, part=fact.part, date=entry.date or "")
         else:
-            messages[fact.inbound] = replace(live, message=fact.message, chat=fact.chat or "")
+            messages[fact.inbound] = structs.replace(live, message=fact.message, chat=fact.chat or "")
     return messages
 
 
@@ -163,8 +163,7 @@ def preview_end_key(inbound: int) -> str:
     return f"preview-end:{inbound}"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenMessage:
+class OpenMessage(Struct, frozen=True):
     """An intent with parts that lack a receipt: the number of its parts, and the indexes of delivered ones."""
 
     parts: int

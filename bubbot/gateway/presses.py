@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.formatting import replace_controls
 from bubbot.gateway.inbox import press_key
@@ -27,8 +26,7 @@ MAX_WORDS_CHARS = 64
 _PUNCTUATION = r"([!-/:-@\[-`{-~])"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundButton:
+class FoundButton(Struct, frozen=True):
     """A button that was offered.
 
     Attributes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import cast
+
+from msgspec import structs
 
 from bubbot.errors import ModelError, ModelRateLimited, ModelUnavailable
 from bubbot.ports.model import (
@@ -67,7 +68,7 @@ class FallbackModel:
                         if not isinstance(event, FailedAttempt):
                             has_output = True
                         elif fallback and not has_output and not event.next_model and event.kind in _REPLACEABLE:
-                            event = replace(event, next_model=fallback.name)  # noqa: PLW2901 - the same, with its end
+                            event = structs.replace(event, next_model=fallback.name)  # noqa: PLW2901 - the same, with its end
                         yield event
                 return
             except (ModelUnavailable, ModelRateLimited) as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from typing import Protocol, cast, runtime_checkable
+
+from msgspec import structs
 
 from bubbot.errors import BubbotError, ModelError
 from bubbot.ports.model import (
@@ -63,7 +64,7 @@ class LazyModel:
         """The traits, known without loading."""
         lessons = self._lessons.find(self._name, self._traits.server) if self._lessons else ()
         told = [tokens for lesson in lessons if (tokens := lesson.find_tokens("context"))]
-        return replace(self._traits, context_tokens=told[-1], assumes_size=False) if told else self._traits
+        return structs.replace(self._traits, context_tokens=told[-1], assumes_size=False) if told else self._traits
 
     @property
     def is_loading(self) -> bool:

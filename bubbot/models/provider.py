@@ -8,8 +8,9 @@ import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct, structs
 
 from bubbot.concurrency import Backoff
 from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnavailable
@@ -33,8 +34,7 @@ MAX_RETRY_WAIT_SECONDS = 60.0
 """Seconds we wait at most before a retry; a provider that asks for more has failed for this turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallLimits:
+class CallLimits(Struct, frozen=True):
     """Time limits and retries of one call.
 
     Attributes:
@@ -137,7 +137,7 @@ class ProviderModel:
                 async with aclosing(self._client.stream(request)) as events:
                     async for event in events:
                         has_output = True
-                        yield event if fit is None or isinstance(event, TextDelta) else replace(event, fit=fit)
+                        yield event if fit is None or isinstance(event, TextDelta) else structs.replace(event, fit=fit)
                 return
             except ModelError as error:
                 wait, lesson = None, None

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.ports.channel import Role, Sender
 from bubbot.tape.entry import TapeEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """What may be done without asking: a tool, and what it acts on; an empty `value` stands for the whole tool."""
 
     tool: str
@@ -67,8 +68,7 @@ def higher_role(first: Role, second: Role) -> Role:
     return first if second in (first, Role.STRANGER) or first.at_least(second) else second
 
 
-@dataclass(frozen=True, slots=True)
-class CodeReminder:
+class CodeReminder(Struct, frozen=True):
     """A reminder of a pairing code; the code itself is not stored.
 
     Attributes:
@@ -90,8 +90,7 @@ SendReminder: TypeAlias = Callable[[CodeReminder], Awaitable[None]]
 """Store a reminder and its fact in one transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccessRequest:
+class AccessRequest(Struct, frozen=True):
     """A stranger who got a code and waits for an owner's decision.
 
     Attributes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
@@ -17,8 +18,7 @@ from bubbot.tape.store import TapeStore
 Level: TypeAlias = Literal["ok", "warning", "problem"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A result of a check.
 
     Attributes:
@@ -34,8 +34,7 @@ class Finding:
     fix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HomeReader:
+class HomeReader(Struct, frozen=True):
     """A feature's read-only access to a home. No bot needs to run.
 
     Attributes:
@@ -57,8 +56,7 @@ class HomeReader:
     store: TapeStore | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A check of the doctor. If it raises, the error becomes a finding and the others still run.
 
     Attributes:

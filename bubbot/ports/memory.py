@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.tape.provenance import Source
 
@@ -15,8 +16,7 @@ MEMORY_GROUP = "bubbot.memory"
 """The entry points of packages that choose what a memory view shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryNode:
+class MemoryNode(Struct, frozen=True):
     """A part of a memory view.
 
     Attributes:
@@ -47,8 +47,7 @@ class MemoryNode:
         return self.name if self.kind == "tape" else self.session
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryCandidate:
+class MemoryCandidate(Struct, frozen=True):
     """An entry, or a part of a zone, that a memory view may show.
 
     Attributes:
@@ -82,8 +81,7 @@ Candidates that it was not given are ignored.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStrategy:
+class MemoryStrategy(Struct, frozen=True):
     """A way to choose what a memory view shows. Packages offer one in the group `bubbot.memory`, under its name.
 
     Attributes:
@@ -99,8 +97,7 @@ class MemoryStrategy:
     help: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledMemory:
+class InstalledMemory(Struct, frozen=True):
     """What packages of the group `bubbot.memory` offer.
 
     Attributes:

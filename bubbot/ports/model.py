@@ -15,6 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
+import msgspec
+from msgspec import Struct
+
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import JsonObject, canonical, thaw
 
@@ -33,8 +36,7 @@ def read_call_headers(host: str) -> Mapping[str, str]:
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTraits:
+class ModelTraits(Struct, frozen=True):
     """The features of a model, so that requests fit it.
 
     Attributes:
@@ -138,8 +140,7 @@ class ModelRequest:
         return sha256(self.as_bytes()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """A tool call by a model. `arguments` is the model's text, which may not be JSON."""
 
     id: str
@@ -193,8 +194,7 @@ class PriceTier(NamedTuple):
     cached: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModel:
+class ListedModel(Struct, frozen=True):
     """A model that a provider offers. `created`: seconds since 1970; 0 if unknown."""
 
     name: str
@@ -247,8 +247,7 @@ class TokenCount:
         return {"tokens": self.tokens, "by": self.tokenizer} | ({"approximate": True} if self.is_approximate else {})
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """A piece of the answer, in order."""
 
     text: str
@@ -312,8 +311,7 @@ class RequestFit:
         return {"rules": rules, "parameters": self.parameters, "request": self.digest}
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReply:
+class ModelReply(Struct, frozen=True):
     """The end of a stream: the complete answer.
 
     Attributes:
@@ -331,7 +329,7 @@ class ModelReply:
     text: str
     calls: tuple[ToolCall, ...] = ()
     finish: Finish = "stop"
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
     model: str = ""
     response_id: str | None = None
     reasoning: str | None = None
@@ -340,8 +338,7 @@ class ModelReply:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedAttempt:
+class FailedAttempt(Struct, frozen=True):
     """A failed call to a provider by a model that retries or calls another model.
 
     Attributes:
@@ -450,12 +447,11 @@ class LoadsLater(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Transcript:
+class Transcript(Struct, frozen=True):
     """The text of a recording, and the usage of its transcription; a provider may count seconds instead of tokens."""
 
     text: str
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = msgspec.field(default_factory=Usage)
 
 
 @runtime_checkable
@@ -471,11 +467,10 @@ class TranscribesAudio(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOptions:
+class ModelOptions(Struct, frozen=True):
     """The options of a model factory. `name` is `provider/model`."""
 
     name: str
     home: Path
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = msgspec.field(default_factory=dict)
     lessons: KnowsLessons | None = None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from bubbot.errors import TapeCorrupt
 from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, ButtonSet, MessagePart, OutboundFile
@@ -51,8 +50,7 @@ class PartReceipt(Fact, kw_only=True):
 (RECEIPT,) = PartReceipt.EVENTS
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxMessage:
+class OutboxMessage(Struct, frozen=True):
     """An intended message.
 
     Attributes:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
+from msgspec import Struct
+
 from bubbot.errors import BubbotError
 from bubbot.tape.boundary import Viewer
 
@@ -47,8 +49,7 @@ def file_policy(style: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-@dataclass(frozen=True, slots=True)
-class PageAnswer:
+class PageAnswer(Struct, frozen=True):
     """The response to a request.
 
     Attributes:
@@ -67,8 +68,7 @@ class PageAnswer:
     policy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LoginForm:
+class LoginForm(Struct, frozen=True):
     """The content of the page that asks for a token.
 
     Attributes:

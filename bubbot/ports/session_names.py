@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.tape.entry import TapeEntry
@@ -21,8 +22,7 @@ IMPORTS_TAPE = "bubbot/imports"
 IMPORT_EVENT = "tape/imported"
 
 
-@dataclass(frozen=True, slots=True)
-class SessionParts:
+class SessionParts(Struct, frozen=True):
     """What the id of a session is made of; without a thread it is empty."""
 
     channel: str

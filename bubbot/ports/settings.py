@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, time
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeAlias,
 from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le
+from msgspec import Struct
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -368,8 +368,7 @@ def _find_value(table: Mapping[str, Any], path: Keys, item: ErrorDetails) -> obj
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class SettingValue:
+class SettingValue(Struct, frozen=True):
     """A setting as it holds now.
 
     Attributes:
@@ -421,8 +420,7 @@ class EditsSettings(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadResult:
+class ReloadResult(Struct, frozen=True):
     """The effect of a reload.
 
     Attributes:

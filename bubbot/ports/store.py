@@ -41,8 +41,7 @@ StoreFactory: TypeAlias = Callable[[StoreOptions], Awaitable[TapeStore]]
 """Open a store. Packages offer it in the group `bubbot.stores`. Raise `StoreError` or `ConfigError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentAudit:
+class DeploymentAudit(Struct, frozen=True):
     """The result of an audit.
 
     Attributes:
@@ -68,8 +67,7 @@ class DeploymentAudit:
         return tuple(finding for finding in self.findings if finding.problem != "erased")
 
 
-@dataclass(frozen=True, slots=True)
-class TapeHead:
+class TapeHead(Struct, frozen=True):
     """The end of a tape: its name, its newest id and the hash of that entry."""
 
     name: str
@@ -77,8 +75,7 @@ class TapeHead:
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseContent:
+class DatabaseContent(Struct, frozen=True):
     """The content of a database as a manifest records it.
 
     Attributes:
@@ -112,8 +109,7 @@ class TapeSize(Struct, frozen=True):
     blobs: int
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseSize:
+class DatabaseSize(Struct, frozen=True):
     """The disk usage of a database, in bytes.
 
     Attributes:
@@ -131,8 +127,7 @@ class DatabaseSize:
     tapes: tuple[TapeSize, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UnreferencedBlobs:
+class UnreferencedBlobs(Struct, frozen=True):
     """Blobs that no entry up to a position names.
 
     Attributes:
@@ -144,8 +139,7 @@ class UnreferencedBlobs:
     tapes: dict[str, tuple[tuple[str, int], ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class PositionedEntry:
+class PositionedEntry(Struct, frozen=True):
     """An entry with its place in the order of all tapes."""
 
     position: int

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+import msgspec
+from msgspec import Struct
+
 from bubbot.errors import ModelCallDenied
 from bubbot.identity import is_id
 from bubbot.ports.access import Allowance
@@ -64,8 +67,7 @@ class AcceptedInbound:
         return replace(self, attempts=self.attempts + 1, interrupted_turn=turn)
 
 
-@dataclass(frozen=True, slots=True)
-class TapeChange:
+class TapeChange(Struct, frozen=True):
     """A change of a session's tape without a turn.
 
     Attributes:
@@ -85,8 +87,7 @@ EntryRef: TypeAlias = tuple[str, int]
 """An entry, as the name of its tape and its id."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddressQuote:
+class AddressQuote(Struct, frozen=True):
     """The occurrence of an address in the shown entries of a turn.
 
     Attributes:
@@ -105,8 +106,7 @@ def find_no_quote(text: str) -> AddressQuote | None:  # noqa: ARG001 - the signa
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Receiver:
+class Receiver(Struct, frozen=True):
     """Who gets the words of a call, and wrote the results of some tools: it knows these words already.
 
     Attributes:
@@ -458,8 +458,7 @@ class TurnOutcome:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class SourcedReply:
+class SourcedReply(Struct, frozen=True):
     """The reply of a turn that no person typed.
 
     Attributes:
@@ -470,7 +469,7 @@ class SourcedReply:
 
     text: str = ""
     target: Outbound | None = None
-    entries: Mapping[str, Sequence[TapeEntry]] = field(default_factory=dict)
+    entries: Mapping[str, Sequence[TapeEntry]] = msgspec.field(default_factory=dict)
 
 
 class TurnSource(Protocol):

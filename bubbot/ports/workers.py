@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from bubbot.ports.turn import AcceptedInbound, TurnResult
 from bubbot.tape.store import SharesWriting
 
 
-@dataclass(frozen=True, slots=True)
-class ChatJob:
+class ChatJob(Struct, frozen=True):
     """A chat that this process works on, and no other one.
 
     Attributes:
@@ -31,8 +31,7 @@ class ChatJob:
     leave_place: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
+class WorkerOptions(Struct, frozen=True):
     """How a process takes part.
 
     Attributes:
@@ -97,8 +96,7 @@ class ChatJobs(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """A process that runs turns.
 
     Attributes:

@@ -7,8 +7,10 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import (
@@ -382,7 +384,7 @@ class ToolCallRunner:
         if invocation.call is not None:
             plan = await plan_call(turn, tool, invocation.args)
             is_outside = EffectKind.OUTSIDE in (tool.effect.kind, plan.effect.kind)
-            invocation = replace(invocation, plan=plan, used_before=was_used and is_outside)
+            invocation = structs.replace(invocation, plan=plan, used_before=was_used and is_outside)
         return await wrap(self._around_tool, effect.run)(invocation)
 
     async def cut_result(self, tape: TapeHandle, text: str) -> CutResult:

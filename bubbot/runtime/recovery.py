@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from bubbot.ports.inbox import InboxReader, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
@@ -122,7 +124,7 @@ def _without_own_inbounds(record: ForkRecord) -> ForkRecord:
         return record
     own = set(_turn_inbounds(record))
     erased = [(tape, tuple(each for each in ids if (tape, each) not in own)) for tape, ids in record.reset.erase_also]
-    return replace(record, reset=replace(record.reset, erase_also=tuple(erased)))
+    return structs.replace(record, reset=structs.replace(record.reset, erase_also=tuple(erased)))
 
 
 async def _merge_fork(fork: ForkedTape, records: Sequence[ForkRecord]) -> InterruptedTurn:

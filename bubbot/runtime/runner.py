@@ -698,7 +698,7 @@ def _clean_reply(reply: ModelReply) -> ModelReply:
         plain += f"{call.id}{call.name}{call.arguments}"
     if reply.replay is None and plain.isascii():
         return reply
-    return replace(
+    return structs.replace(
         reply,
         text=clean(reply.text),
         calls=tuple(ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls),

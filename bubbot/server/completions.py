@@ -10,11 +10,11 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
 from aiohttp import web
+from msgspec import Struct
 
 from bubbot.errors import BubbotError, ControlError, DeliveryFailed, RequestInvalid, StoreError
 from bubbot.ports.channel import (
@@ -75,8 +75,7 @@ def _error_body(status: int, error: BubbotError) -> dict[str, Any]:
     return {"error": {"message": str(error), "type": kind, "param": field, "code": error.kind}}
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     """The answer of a turn.
 
     Attributes:

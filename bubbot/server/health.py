@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+from msgspec import Struct
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError
@@ -33,8 +33,7 @@ LAG_SAMPLE_SECONDS = 0.5
 HEALTH_HTTP_LIMITS = HttpLimits(connections=32, shutdown_seconds=2.0)
 
 
-@dataclass(frozen=True, slots=True)
-class HealthProbe:
+class HealthProbe(Struct, frozen=True):
     """Functions that read the current bot, which a restart inside the process may replace.
 
     Attributes:

@@ -14,12 +14,12 @@ import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
+from msgspec import Struct
 
 from bubbot.errors import AddressUnavailable, ConfigError
 
@@ -37,8 +37,7 @@ LINGERING_SECONDS = 2.0
 """Seconds for which an unread body is discarded, so that the client can read the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
+class HttpLimits(Struct, frozen=True):
     """Limits of a server.
 
     Attributes:
@@ -207,8 +206,7 @@ class HttpErrorLogger(logging.LoggerAdapter[logging.Logger]):
         super().log(level, msg, *args, **kwargs)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAddress:
+class HttpAddress(Struct, frozen=True):
     """The host and port at which a server listens, and the section of the settings that says so."""
 
     section: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from hmac import compare_digest
 
 from aiohttp import web
+from msgspec import Struct
 
 from bubbot.errors import BubbotError
 from bubbot.server.api import Api
@@ -22,8 +22,7 @@ NETWORK_LIMITS = HttpLimits(connections=64, body_bytes=32 * 2**20)
 HTTP_UNAUTHORIZED, HTTP_FORBIDDEN = 401, 403
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkSettings:
+class NetworkSettings(Struct, frozen=True):
     """The address of the server, and the requests that it admits.
 
     Attributes:

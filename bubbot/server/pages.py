@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+from msgspec import Struct
 
 from bubbot.errors import AccessError, BubbotError, CommandRefused, ConfigError, EntryNotFound
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, Pages
@@ -51,8 +52,7 @@ HTTP_SEE_OTHER, HTTP_BAD_REQUEST, HTTP_FORBIDDEN, HTTP_NOT_FOUND = 303, 400, 403
 HTTP_SERVER_ERROR = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """A viewer who was admitted.
 
     Attributes:
@@ -67,8 +67,7 @@ AdmitViewer: TypeAlias = Callable[[str], Awaitable[Admission | None]]
 """Return who has a token, which is foreign; None: nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class PagesAddress:
+class PagesAddress(Struct, frozen=True):
     """Where pages are served.
 
     Attributes:

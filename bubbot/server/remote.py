@@ -119,8 +119,7 @@ ChatHandler: TypeAlias = Callable[[ChatClient, JsonObject], Awaitable[JsonObject
 """Answers one kind of request of a chat client; a `BubbotError` becomes the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatService:
+class ChatService(Struct, frozen=True):
     """The requests that clients may make of the bot, session by session.
 
     Attributes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from msgspec import Struct, field, structs
 
 from bubbot.ports.channel import SupportsWebhook, WebhookVerifier
 from bubbot.server.listener import (
@@ -30,8 +30,7 @@ SERVER_BODY_BYTES = 1_100_000
 HTTP_UNAUTHORIZED, HTTP_NOT_FOUND, HTTP_SERVER_ERROR = 401, 404, 500
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
+class WebhookSettings(Struct, frozen=True):
     """The address and limits of the server."""
 
     host: str = "127.0.0.1"
@@ -53,7 +52,7 @@ async def serve_webhooks(channels: WebhookChannels, settings: WebhookSettings) -
     check_paths(channels())
     routes = [web.post("/{path:.*}", _webhook_handler(channels))]
     address = HttpAddress("http", settings.host, settings.port)
-    connections = HttpConnections(replace(settings.limits, body_bytes=SERVER_BODY_BYTES))
+    connections = HttpConnections(structs.replace(settings.limits, body_bytes=SERVER_BODY_BYTES))
     async with listen(address, routes, connections) as port:
         log.info(
             "listening for webhooks",

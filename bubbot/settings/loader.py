@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from pydantic import (
     BaseModel,
     Field,
@@ -247,8 +248,7 @@ def _inner_sections(section: object) -> Iterator[SettingsSection]:
         yield from (getattr(section, name) for name in nested_sections(type(section)))
 
 
-@dataclass(frozen=True, slots=True)
-class SettingProblem:
+class SettingProblem(Struct, frozen=True):
     """A value that a feature cannot use.
 
     Attributes:

@@ -1,9 +1,9 @@
 """Most sections of the settings, and their base class."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from msgspec import Struct
 from pydantic import BeforeValidator, Field, model_validator
 
 from bubbot.ports.settings import (
@@ -22,8 +22,7 @@ from bubbot.ports.settings import (
 from bubbot.settings.values import DAY_SECONDS, Address, Level, LogForm, ModelPath, OptionalPath, Secret
 
 
-@dataclass(frozen=True, slots=True)
-class SettingDescription:
+class SettingDescription(Struct, frozen=True):
     """One setting as people write it.
 
     Attributes:

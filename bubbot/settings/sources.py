@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError
 from bubbot.formatting import did_you_mean
@@ -27,16 +28,14 @@ _CHANNEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _PASSWORD = re.compile(r"^\w+://[^/@\s]*:[^/@\s]+@")
 
 
-@dataclass(frozen=True, slots=True)
-class SourcedValue:
+class SourcedValue(Struct, frozen=True):
     """A value and its origin: a file, a variable or a credential."""
 
     value: object
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class MissingSecret:
+class MissingSecret(Struct, frozen=True):
     """A setting whose secret file cannot be used. `reason`: a sentence that names the origin and the file."""
 
     setting: Keys

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from bubbot.errors import BubbotError, EntryNotFound, StoreUnavailable, TapeConflict, TapeError
 from bubbot.ports.store import PositionedEntry
 from bubbot.tape import erasure
@@ -145,13 +147,13 @@ class InMemoryStore:
             self._fork(record.parent)
         else:
             self._check_base(record, exact=expect_head)
-        self._forks[record.id] = replace(record, staged=_without_leases(record.staged))
+        self._forks[record.id] = structs.replace(record, staged=_without_leases(record.staged))
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         self._check_open()
         self._check_leases(staged)
         record = self._fork(fork)
-        self._forks[fork] = replace(
+        self._forks[fork] = structs.replace(
             record, staged=(*record.staged, *_without_leases(staged)), reset=reset or record.reset
         )
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NoReturn
 
+from msgspec import structs
+
 from bubbot.errors import AccessError
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.entry import Kind, TapeEntry
@@ -157,7 +159,7 @@ class TapeBoundary:
         """List the open forks without their batches for tapes that the viewer may not see."""
         forks = [fork for fork in await self._store.forks(tape) if self._may_see_all(fork.tape)]
         return [
-            replace(fork, staged=tuple(batch for batch in fork.staged if self._may_see_all(batch.tape)))
+            structs.replace(fork, staged=tuple(batch for batch in fork.staged if self._may_see_all(batch.tape)))
             for fork in forks
         ]
 

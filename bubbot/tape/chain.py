@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Literal
@@ -44,8 +43,7 @@ def chain_value(previous: bytes, *, entry_id: int, kind: str, date: str, key: st
     return sha256(previous + _bytes(head)).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLink:
+class StoredLink(Struct, frozen=True):
     """An entry as an audit reads it.
 
     Attributes:
@@ -136,8 +134,7 @@ def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Ite
         previous = stored.chain
 
 
-@dataclass(frozen=True, slots=True)
-class TapeEnd:
+class TapeEnd(Struct, frozen=True):
     """The end of a tape at some position of the database. `chain` is the chain value of the newest entry, `id`.
 
     Attributes:

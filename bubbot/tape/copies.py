@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from bubbot.tape.anchor import find_sources
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT, Correction, Handoff
@@ -25,8 +27,7 @@ CurrentName: TypeAlias = Callable[[str, str], str]
 """Return the name that a tape has now, of a name that an entry cited and the date of that entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCopies:
+class KnownCopies(Struct, frozen=True):
     """What another tape holds of a tape that is to be erased.
 
     Attributes:

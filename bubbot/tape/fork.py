@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
+
+from msgspec import Struct, structs
 
 from bubbot.concurrency import run_uninterrupted, uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
@@ -43,8 +45,7 @@ _NO_KEYS: frozenset[str] = frozenset()
 _OF_WINDOW = (Window, OpeningAnchor)
 
 
-@dataclass(frozen=True, slots=True)
-class MergeResult:
+class MergeResult(Struct, frozen=True):
     """The entries that a merge stored.
 
     Attributes:
@@ -311,7 +312,9 @@ class ForkedTape(TapeHandle):
     async def _open_nested(self, opening: Sequence[TapeEntry], stamp: JsonObject) -> ForkedTape:
         async with self._lock:
             await self._save()
-            record = replace(self._record, id=f"{self.id}/{self._new_id()}", base=self._floor + len(self._delta))
+            record = structs.replace(
+                self._record, id=f"{self.id}/{self._new_id()}", base=self._floor + len(self._delta)
+            )
             fork = self.reopen_fork(record, stamp=stamp)
             await fork.open(opening)
         return fork
@@ -321,7 +324,7 @@ class ForkedTape(TapeHandle):
         mark = {"fork": record.id} if self._has_subtasks else EMPTY_OBJECT
         return ForkedTape(
             self._store,
-            replace(record, epoch=self._record.epoch),
+            structs.replace(record, epoch=self._record.epoch),
             now=self._now,
             new_id=self._new_id,
             session=self.session,
@@ -433,14 +436,16 @@ class ForkedTape(TapeHandle):
                 )
             if self._reset is None:
                 batch, first = self._restart(self.base, archive=archive)
-                self._reset = replace(batch, erase_also=erase_also)
+                self._reset = structs.replace(batch, erase_also=erase_also)
                 self._delta = [entry.with_id(place) for place, entry in enumerate(self._delta, 1)]
                 await self._append(self._numbered(first))
             elif not archive:
                 if not self._reset.erase:
                     fact = TapeErased(archive=self._reset.archive, entries=self.base).to_entry()
                     await self._append(self._numbered([fact]))
-                self._reset = replace(self._reset, erase=True, erase_also=(*self._reset.erase_also, *erase_also))
+                self._reset = structs.replace(
+                    self._reset, erase=True, erase_also=(*self._reset.erase_also, *erase_also)
+                )
                 self._is_reset_saved = False
             return self._reset.archive
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError, EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
@@ -64,8 +65,7 @@ class TapeMemory(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TapeFeatures:
+class TapeFeatures(Struct, frozen=True):
     """What features add to a tape; given by the app, since the tape knows no feature.
 
     Attributes:

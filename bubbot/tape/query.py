@@ -10,6 +10,8 @@ from datetime import UTC, date, datetime, time, tzinfo
 from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from bubbot.errors import AnchorNotFound
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, sender_id, sender_name
@@ -27,8 +29,7 @@ class WholeTape:
     """Every entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpeningAnchor:
+class OpeningAnchor(Struct, frozen=True):
     """Only the anchor that opens the window; see `Window`."""
 
     fork: str = ""
@@ -60,16 +61,14 @@ class BetweenAnchors:
     second: str
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneSlice:
+class ZoneSlice(Struct, frozen=True):
     """The newest sealed run: from the newest `seal` back to the newest `open` before it, both included."""
 
     open: str
     seal: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewestAnchors:
+class NewestAnchors(Struct, frozen=True):
     """The newest anchor of each name that begins with `prefix`."""
 
     prefix: str
@@ -82,8 +81,7 @@ class IdRanges:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexProposals:
+class IndexProposals(Struct, frozen=True):
     """The entries that a search index proposes as holding the words of `text` in other spellings.
 
     The caller must check them. Without an index it is empty.
@@ -92,8 +90,7 @@ class IndexProposals:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """The entries that share words with `text`, best first; the words of most entries bring none of them, but order them.
 
     A store with an index ranks by the words of all its tapes, and only so many of the entries that share a word.
@@ -102,8 +99,7 @@ class Ranked:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotIndexed:
+class NotIndexed(Struct, frozen=True):
     """The entries that no search index covers yet: without an index, all."""
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import log
+
+from msgspec import Struct
 
 from bubbot.tape.entry import TapeEntry, is_said_by_person
 from bubbot.tape.words import fold_text, is_run, run_pairs, run_tokens, split_pieces, stem, strip_accents
@@ -44,8 +45,7 @@ def is_frequent(count: int, entries: int) -> bool:
     return count > max(FREQUENT_ENTRIES, FREQUENT_SHARE * entries)
 
 
-@dataclass(frozen=True, slots=True)
-class _Occurrences:
+class _Occurrences(Struct, frozen=True):
     """The terms of a question in one text, and the number of all its words."""
 
     terms: Mapping[str, int]

@@ -18,6 +18,7 @@ from functools import cache
 from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from bubbot.errors import EntryInvalid
 from bubbot.tape.entry import Kind, TapeEntry
@@ -27,8 +28,7 @@ FindByKey: TypeAlias = Callable[[str], TapeEntry | None]
 """Returns the entry of the tape that has this key."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventReferences:
+class EventReferences(Struct, frozen=True):
     """Fields that name other things, as paths: `state.parents[]` is each item of the list `parents` in `state`.
 
     A value whose shape does not fit its declaration (imports, models) is not a reference.
@@ -159,8 +159,7 @@ def _field_keys(model: type) -> Mapping[str, str]:
     return {name: item.alias or name for name, item in pydantic_fields.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class PersonReference:
+class PersonReference(Struct, frozen=True):
     """A person that a fact names.
 
     Attributes:

@@ -10,6 +10,8 @@ from hashlib import md5
 from types import MappingProxyType
 from typing import TypeAlias
 
+from msgspec import structs
+
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import TapeConflict, TapeCorrupt
 from bubbot.tape import entry as make
@@ -167,7 +169,7 @@ class TapeService(TapeHandle):
     async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         self._window = None
         batch, first = self._restart(await self.head(), archive=archive)
-        await self._store.reset(self.name, replace(batch, erase_also=erase_also), self._stamped(first))
+        await self._store.reset(self.name, structs.replace(batch, erase_also=erase_also), self._stamped(first))
         return batch.archive
 
     def fork(self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT) -> OpeningFork:
@@ -238,7 +240,7 @@ class TapeService(TapeHandle):
     ) -> ForkedTape:
         """Resume a fork that an earlier process left open, with everything it saved, under the lease of this tape."""
         if self._lease and self._lease.epoch != record.epoch:
-            record = replace(record, epoch=self._lease.epoch)
+            record = structs.replace(record, epoch=self._lease.epoch)
         return ForkedTape(
             self._store,
             record,

@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
+
 from bubbot.errors import LeaseLost
 from bubbot.tape.blobs import BlobStore
 from bubbot.tape.entry import TapeEntry
@@ -17,8 +19,7 @@ SYSTEM_TAPE_PREFIX = "bubbot/"
 """The prefix of the system's own tapes; they are never indexed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """A holder's right to write to the tape of a session.
 
     Attributes:
@@ -69,8 +70,7 @@ def refuse_lost_leases(batches: Sequence[Batch], newest_epoch: Callable[[str], i
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ResetBatch:
+class ResetBatch(Struct, frozen=True):
     """The instruction to move a tape's entries under another name and restart the tape.
 
     Attributes:
@@ -85,8 +85,7 @@ class ResetBatch:
     erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ForkRecord:
+class ForkRecord(Struct, frozen=True):
     """An open fork as it is stored on disk.
 
     Attributes:
@@ -113,16 +112,14 @@ class ForkRecord:
         return self.id.rpartition("/")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class ForkedSession:
+class ForkedSession(Struct, frozen=True):
     """A tape with open forks, and its session; empty if unknown (see `ForkRecord`)."""
 
     tape: str
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class TapeSummary:
+class TapeSummary(Struct, frozen=True):
     """One line of the list of tapes.
 
     Attributes:
@@ -261,8 +258,7 @@ class TapeStore(BlobStore, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StoreHeads:
+class StoreHeads(Struct, frozen=True):
     """How far some tapes have come.
 
     Attributes:

@@ -15,12 +15,13 @@ from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 
+from msgspec import Struct
+
 SOURCE_LANGUAGE = "en"
 """The language of the templates."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogueEntry:
+class CatalogueEntry(Struct, frozen=True):
     """A sentence in English; `plural` is empty unless the sentence depends on a number."""
 
     singular: str

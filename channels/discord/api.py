@@ -14,13 +14,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import aiohttp
 from discord import DiscordException, File, HTTPException, RateLimited
 from discord.http import HTTPClient, Ratelimit, Route
+from msgspec import Struct
 
 from channels.discord.errors import DiscordApiError, DiscordUnavailable, parse_error_response, retry_after_seconds
 from channels.discord.settings import DiscordSettings
@@ -39,8 +39,7 @@ _MAJOR = {"channels": "channel_id", "guilds": "guild_id", "webhooks": "webhook_i
 """The first segment of a path, and the route parameter that the library's rate limits read from the second."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiscordApiTiming:
+class DiscordApiTiming(Struct, frozen=True):
     """Timeouts in seconds, the clock and the random source. Tests shorten them."""
 
     call_timeout: float = 30.0
@@ -62,8 +61,7 @@ class DiscordApiTiming:
     random_fraction: Callable[[], float] = random.random
 
 
-@dataclass(frozen=True, slots=True)
-class FileUpload:
+class FileUpload(Struct, frozen=True):
     """A file to send with a request."""
 
     name: str

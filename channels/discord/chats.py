@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct, structs
 
 from bubbot.ports.channel import CommandInfo
 from channels.discord.content import require_id
@@ -24,8 +25,7 @@ MAX_FETCHED_CHATS = 1000
 MAX_CACHED_MEMBERS = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class DiscordChat:
+class DiscordChat(Struct, frozen=True):
     """A channel or a thread.
 
     Attributes:
@@ -84,7 +84,7 @@ class ChatDirectory:
     def update_commands(self) -> None:
         """Recognize the current commands."""
         names = frozenset(name for info in self._list_commands() for name in info.slash_names)
-        self.bot_user = replace(self.bot_user, commands=names)
+        self.bot_user = structs.replace(self.bot_user, commands=names)
 
     def update(self, event: str, raw: Any) -> None:
         """Update the cache from an event about channels, threads, roles or a server; skip malformed items."""
@@ -184,7 +184,7 @@ class ChatDirectory:
 
     def _update_own_roles(self) -> None:
         roles = frozenset(role for guild_roles in self._own_roles.values() for role in guild_roles)
-        self.bot_user = replace(self.bot_user, roles=roles)
+        self.bot_user = structs.replace(self.bot_user, roles=roles)
 
 
 class MemberRoles:

@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeVar
+
+from msgspec import Struct, field, structs
 
 from bubbot.formatting import clean_json, clean_label
 from bubbot.ports.channel import (
@@ -48,8 +49,7 @@ FORWARD_REFERENCE_TYPE = 1
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class DiscordPlace:
+class DiscordPlace(Struct, frozen=True):
     """A chat as the port names it.
 
     Attributes:
@@ -72,8 +72,7 @@ class DiscordPlace:
         return self.thread or self.chat
 
 
-@dataclass(frozen=True, slots=True)
-class MessageScene:
+class MessageScene(Struct, frozen=True):
     """The context needed to read a message.
 
     Attributes:
@@ -328,7 +327,7 @@ class _DiscordMessageReader:
         sender = read_sender(author) if isinstance(author, dict) else Sender("")
         is_own = bool(sender.id) and sender.id == me.id
         names = self._names_in(replied)
-        names = replace(names, people={**names.people, **self._names.people})
+        names = structs.replace(names, people={**names.people, **self._names.people})
         shown = leave_out_program_fields(replied) if is_own else replied
         extras = describe_extras(shown, include_embeds=True)
         text = self._shown(shown, replace_tags(require_text(replied.get("content")), me, names), extras)

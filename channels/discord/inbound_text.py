@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+
+from msgspec import Struct
 
 from channels.platform.labels import clean_note_name
 
@@ -27,8 +28,7 @@ _AFTER_NAME = re.compile(r"[,:;]?\s*")
 _TYPED_COMMAND = re.compile(r"\s*/([A-Za-z0-9_.]{1,32})(?=\s|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class DiscordBotUser:
+class DiscordBotUser(Struct, frozen=True):
     """The bot's account on Discord.
 
     Attributes:
@@ -42,16 +42,14 @@ class DiscordBotUser:
     commands: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class DiscordText:
+class DiscordText(Struct, frozen=True):
     """A readable text. `has_mention`: it mentions the bot."""
 
     text: str
     has_mention: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MentionNames:
+class MentionNames(Struct, frozen=True):
     """Names of people, channels and roles by id, and the time zone of the times in a text."""
 
     people: Mapping[str, str]

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.ports.channel import BackfillCursor, ChannelEvent, ChannelOptions
 from channels.discord.backfill import Backfill
@@ -40,8 +41,7 @@ ReceiveEvent: TypeAlias = Callable[[ChannelEvent], Awaitable[object]]
 """`Receive`, with any result."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiscordEvent:
+class DiscordEvent(Struct, frozen=True):
     """An event in a chat. `serial` names it within its session."""
 
     name: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import ChannelHealth, ChannelOptions
@@ -66,7 +67,7 @@ class DiscordRun:
 
     def health(self) -> ChannelHealth:
         """Return the state of the connection, and the bot's name once it was connected."""
-        return replace(self._find_health(), account=self._connected[0].account if self._connected else "")
+        return structs.replace(self._find_health(), account=self._connected[0].account if self._connected else "")
 
     def _find_health(self) -> ChannelHealth:
         health = (

@@ -7,9 +7,8 @@ from both ends of a message, and refuses an empty one. Formatting across a cut i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.dialect import TABLE_COLUMNS, render
@@ -34,8 +33,7 @@ _SCAN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DiscordLayout:
+class DiscordLayout(Struct, frozen=True):
     """The layout of answers. `table_columns`: a wider table is shown row by row; `long_blocks`: limits of long blocks."""
 
     table_columns: int = TABLE_COLUMNS

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import TypeAlias
 
+from msgspec import Struct
 from wcwidth import grapheme_boundary_before
 
 Measure: TypeAlias = Callable[[str], int]
@@ -22,8 +23,7 @@ _INK = re.compile(r"\S")
 _SENTENCE = re.compile(r"(?:[.!?…]+[\"'”’)\]]*(?=\s)|[。！？…]+[」』”’）\"']*)")
 
 
-@dataclass(frozen=True, slots=True)
-class TextCut:
+class TextCut(Struct, frozen=True):
     """A place to cut: a piece ends before `end`, the next one begins at `begin`; between them is white space."""
 
     end: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from markdown_it.token import Token
+from msgspec import Struct
 
 from bubbot.ports.channel import OutboundFile
 from bubbot.ports.markdown import parse_tokens, split_fence_info
@@ -36,8 +36,7 @@ _MEDIA_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LongBlockLimits:
+class LongBlockLimits(Struct, frozen=True):
     """Limits beyond which a block becomes a file. A table has to exceed both of its limits.
 
     Attributes:

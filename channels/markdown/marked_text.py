@@ -5,8 +5,9 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, structs
 
 from bubbot.formatting import clean
 
@@ -39,8 +40,7 @@ _NOT_AROUND_CODE = ("bold", "italic", "underline", "strike", "spoiler")
 """Marks that may not lie around or in `code` and `pre`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextMark:
+class TextMark(Struct, frozen=True):
     """A look of some characters.
 
     Attributes:
@@ -56,8 +56,7 @@ class TextMark:
     url: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedText:
+class MarkedText(Struct, frozen=True):
     """A text and its marks, outer ones before inner ones. Two marks are nested or do not overlap."""
 
     text: str
@@ -82,7 +81,7 @@ def is_visible(text: str) -> bool:
 def extract_part(marked: MarkedText, start: int, end: int) -> MarkedText:
     """Cut out the characters from `start` to `end` with their marks; close marks that continue beyond."""
     marks = tuple(
-        replace(mark, start=max(mark.start, start) - start, end=min(mark.end, end) - start)
+        structs.replace(mark, start=max(mark.start, start) - start, end=min(mark.end, end) - start)
         for mark in marked.marks
         if mark.start < end and mark.end > start
     )
@@ -146,7 +145,7 @@ def _cut_out(mark: TextMark, holes: Sequence[tuple[int, int]]) -> Iterator[TextM
         if low >= mark.end:
             break
         if low > start:
-            yield replace(mark, start=start, end=low)
+            yield structs.replace(mark, start=start, end=low)
         start = max(start, high)
     if start < mark.end:
-        yield replace(mark, start=start)
+        yield structs.replace(mark, start=start)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.ports.markdown import parse_tokens, split_fence_info
 from channels.markdown.cuts import Measure, TextCut, TextCutter
@@ -79,8 +80,7 @@ def _find_excess_mark(marked: MarkedText, starts: list[int], start: int, limit: 
     return starts[index]
 
 
-@dataclass(frozen=True, slots=True)
-class _CodeFence:
+class _CodeFence(Struct, frozen=True):
     """A block of code.
 
     Attributes:

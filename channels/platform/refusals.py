@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from bubbot.concurrency import Backoff
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalTiming:
+class RefusalTiming(Struct, frozen=True):
     """Timing of retries and of belief in refusals, in seconds.
 
     Attributes:

@@ -13,12 +13,12 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import httpx
+from msgspec import Struct
 from telegram import Bot
 from telegram.error import TelegramError, TimedOut
 from telegram.warnings import PTBUserWarning
@@ -45,8 +45,7 @@ _LOGGERS_WITH_ADDRESSES = ("httpx", "telegram.Bot")
 """Loggers of the libraries whose lines contain the address of a request, and so the token."""
 
 
-@dataclass(frozen=True, slots=True)
-class TelegramApiTiming:
+class TelegramApiTiming(Struct, frozen=True):
     """Limits and waits in seconds, and the sources of time and randomness. Tests make them short.
 
     Attributes:
@@ -70,8 +69,8 @@ class TelegramApiTiming:
     upload_timeout: float = 180.0
     download_timeout: float = 180.0
     poll_margin: float = 15.0
-    refusals: RefusalTiming = RefusalTiming()  # noqa: RUF009 - frozen
-    conflicts: RefusalTiming = RefusalTiming(first_wait=4.0)  # noqa: RUF009 - frozen
+    refusals: RefusalTiming = RefusalTiming()
+    conflicts: RefusalTiming = RefusalTiming(first_wait=4.0)
     conflict_quiet: float = 90.0
     first_wait: float = 1.0
     max_wait: float = 10.0

@@ -10,9 +10,10 @@ import hmac
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import (
@@ -88,7 +89,7 @@ class TelegramChannel:
     def health(self) -> ChannelHealth:
         """Report ready while Telegram answers; `heard` is the time of its last answer."""
         username = self._me.username
-        return replace(self._health, account=f"@{username}" if username else "")
+        return structs.replace(self._health, account=f"@{username}" if username else "")
 
     def _update_health(self, problem: str) -> None:
         heard = self._health.last_seen_at if problem else self._now()
@@ -112,7 +113,7 @@ class TelegramChannel:
             return
         commands = self._commands()
         names = frozenset(name for command in commands for name in command.slash_names)
-        self._me = replace(self._me, commands=names)
+        self._me = structs.replace(self._me, commands=names)
         await set_menu(self.api, self.name, commands)
 
     async def _fetch_bot_user(self) -> TelegramBotUser:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 from markdown_it.token import Token
+from msgspec import structs
 
 from channels.markdown.marked_text import MarkedText, MarkKind, TextMark, normalise_marks
 from channels.markdown.table import PHONE_COLUMNS
@@ -56,7 +56,7 @@ class TelegramDialect(Dialect[MarkedText]):
         self._gap = 0
 
     def _write(self, text: str, *marks: TextMark) -> None:
-        self._marks += [replace(mark, start=mark.start + self._at, end=mark.end + self._at) for mark in marks]
+        self._marks += [structs.replace(mark, start=mark.start + self._at, end=mark.end + self._at) for mark in marks]
         if text:
             self._pieces.append(text)
             self._at += len(text)

@@ -6,10 +6,11 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
+
+from msgspec import Struct
 
 from bubbot.errors import FetchFailed
 from bubbot.formatting import format_bytes
@@ -18,8 +19,7 @@ from channels.telegram.api import TelegramApi
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, make_fetch_error
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFiles:
+class LocalFiles(Struct, frozen=True):
     """The folder in which a self-hosted Bot API server keeps its files on this machine.
 
     Attributes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from channels.platform.json_values import Raw, find_object, require_number, require_text
 
@@ -21,8 +22,7 @@ _DOTTED_NAME = re.compile(r"(?:\.[A-Za-z0-9_]+)+(?=\s|$)")
 """The rest of a name that was typed with dots, `/memory.save`: the platform's commands have none, and end before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TelegramBotUser:
+class TelegramBotUser(Struct, frozen=True):
     """The bot's user on Telegram. `commands` are the names that are ours in a group even without `@`."""
 
     id: int
@@ -30,8 +30,7 @@ class TelegramBotUser:
     commands: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TelegramText:
+class TelegramText(Struct, frozen=True):
     """A parsed text. `is_addressed`: it is a command for us, or contains our name."""
 
     text: str

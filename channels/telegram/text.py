@@ -9,11 +9,10 @@ strips white space from both ends of a message, in front only up to the first en
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
@@ -33,8 +32,7 @@ MAX_ENTITIES = 100
 _TYPES = {"strike": "strikethrough", "link": "text_link", "quote": "blockquote"}
 
 
-@dataclass(frozen=True, slots=True)
-class TelegramLayout:
+class TelegramLayout(Struct, frozen=True):
     """The layout of answers.
 
     Attributes:

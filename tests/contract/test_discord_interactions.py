@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import CommandInfo, MessagePart, OutboundFile
@@ -176,7 +177,7 @@ async def test_after_the_token_ran_out_the_answer_is_an_ordinary_message(scene: 
 
 
 async def test_our_own_clock_ends_a_token_without_asking() -> None:
-    async with Server(limits=None) as server, outgoing(server, replace(FAST, interaction_lifetime=0.0)) as out:
+    async with Server(limits=None) as server, outgoing(server, structs.replace(FAST, interaction_lifetime=0.0)) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
         server.bot.commands = [{**one, **STORED} for one in build_commands(INFOS)]
@@ -189,7 +190,7 @@ async def test_our_own_clock_ends_a_token_without_asking() -> None:
 
 async def test_the_end_of_one_token_is_not_the_end_of_another() -> None:
     seconds = 0.0
-    timing = replace(FAST, monotonic=lambda: seconds)
+    timing = structs.replace(FAST, monotonic=lambda: seconds)
     async with Server(limits=None) as server, outgoing(server, timing) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
@@ -301,7 +302,7 @@ async def test_an_answer_in_a_thread_that_was_archived_since_is_changed(scene: S
 
 async def test_the_notice_counts_from_when_the_interaction_came() -> None:
     ahead = 0.0
-    timing = replace(FAST, defer_after=600.0, monotonic=lambda: time.monotonic() + ahead)
+    timing = structs.replace(FAST, defer_after=600.0, monotonic=lambda: time.monotonic() + ahead)
     async with Server(limits=None) as server, outgoing(server, timing) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -120,7 +119,7 @@ class TestFiles:
         message = room.say(guild.owner, "look", files=[("a.txt", b"hello", "text/plain")])
         (file,) = read_attachments(shapes.message(server.world, message), str(room.id), str(message.id))
         server.fail("file", Wedge())
-        async with outgoing(server, replace(FAST, download_timeout=0.05)) as out:
+        async with outgoing(server, structs.replace(FAST, download_timeout=0.05)) as out:
             with pytest.raises(FetchFailed, match=r"not there within 0\.05 s") as caught:
                 await fetch_attachment(out.api, file, 1000)
         assert not caught.value.permanent

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import BubbotError
 from bubbot.ports.channel import Attachment, CommandInfo, MessagePart, OutboundFile
@@ -21,7 +22,7 @@ from tests.fakes.discordapi.server import Server
 from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
 
 INFOS = [CommandInfo("note", "Adds a note.", ("text",), in_menu=True)]
-SHORT = replace(
+SHORT = structs.replace(
     FAST, call_timeout=0.1, upload_timeout=0.1, download_timeout=0.1, callback_timeout=0.1, defer_after=0.01
 )
 TOLD = "a-private-sentence"

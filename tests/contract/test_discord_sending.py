@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
@@ -135,7 +135,7 @@ class TestSending:
 
     async def test_a_wedged_connection_is_given_up(self, server: Server, room: Room) -> None:
         server.fail(CREATE, Wedge())
-        async with outgoing(server, replace(FAST, call_timeout=0.2)) as out:
+        async with outgoing(server, structs.replace(FAST, call_timeout=0.2)) as out:
             with pytest.raises(DeliveryFailed, match=r"within 0.2 s") as caught:
                 await out.sending.send(MessagePart(str(room.id), "hello"))
             assert not caught.value.permanent
@@ -159,14 +159,14 @@ class TestSending:
         self, server: Server, room: Room
     ) -> None:
         server.fail(CREATE, TooMany(5.0, scope="global"))
-        async with outgoing(server, replace(FAST, call_timeout=0.1, max_rate_limit_wait=10.0)) as out:
+        async with outgoing(server, structs.replace(FAST, call_timeout=0.1, max_rate_limit_wait=10.0)) as out:
             with pytest.raises(DeliveryFailed):
                 await out.sending.send(MessagePart(str(room.id), "hello"))
             await out.sending.typing(str(room.id), "")
 
     async def test_a_global_limit_holds_every_other_call(self, server: Server, room: Room) -> None:
         server.fail(CREATE, TooMany(5.0, scope="global"))
-        async with outgoing(server, replace(FAST, call_timeout=30, max_rate_limit_wait=10.0)) as out:
+        async with outgoing(server, structs.replace(FAST, call_timeout=30, max_rate_limit_wait=10.0)) as out:
             limited = asyncio.create_task(out.sending.send(MessagePart(str(room.id), "hello")))
             await server.until(lambda: [call.status for call in server.calls(CREATE)] == [429])
             typing = await held_call(out, room)
@@ -176,7 +176,7 @@ class TestSending:
     async def test_of_two_global_limits_the_last_to_end_lets_the_others_go_on(self, server: Server, room: Room) -> None:
         server.fail(CREATE, TooMany(5.0, scope="global"), times=2)
         other = server.guild("Work", server.user("Bo")).text("general")
-        async with outgoing(server, replace(FAST, call_timeout=30, max_rate_limit_wait=10.0)) as out:
+        async with outgoing(server, structs.replace(FAST, call_timeout=30, max_rate_limit_wait=10.0)) as out:
             await out.sending.typing(str(room.id), "")
             first, last = (
                 asyncio.create_task(out.sending.send(MessagePart(str(place.id), "hello"))) for place in (room, other)
@@ -220,7 +220,7 @@ class TestSending:
     async def test_many_messages_at_once_keep_to_the_limits(self) -> None:
         async with Server(limits=Limits(messages=(5, 0.5))) as server:
             room = server.guild("Home", server.user("Ann")).text("general")
-            async with outgoing(server, replace(FAST, call_timeout=9, max_rate_limit_wait=6)) as out:
+            async with outgoing(server, structs.replace(FAST, call_timeout=9, max_rate_limit_wait=6)) as out:
                 parts = [MessagePart(str(room.id), f"{number}", key=f"k{number}") for number in range(7)]
                 await asyncio.gather(*(out.sending.send(part) for part in parts))
             assert sorted(own(server, room)) == [f"{number}" for number in range(7)]

@@ -6,12 +6,12 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import ChannelError, ChannelRefused
 from bubbot.ports.channel import BotIdentity, ChannelOptions
@@ -52,7 +52,7 @@ async def on_telegram(
     options = _options({"token": token, "base_url": url, **more}, overhears=overhears)
     settings = TelegramSettings.read("one", options.settings)
     kind = TelegramWebhookChannel if settings.uses_webhook else TelegramChannel
-    channel = kind(options, settings, replace(TelegramTiming(), verify_timeout=within))
+    channel = kind(options, settings, structs.replace(TelegramTiming(), verify_timeout=within))
     try:
         return await channel.verify_token()
     finally:
@@ -61,7 +61,7 @@ async def on_telegram(
 
 async def on_discord(url: str, token: str, *, within: float = 4.0, **more: Any) -> BotIdentity:
     options = _options({"token": token, "rest_url": url, **more})
-    timing = replace(DiscordTiming(), verify_timeout=within)
+    timing = structs.replace(DiscordTiming(), verify_timeout=within)
     channel = DiscordChannel(options, DiscordSettings.read("one", options.settings), timing, DiscordReceiveTiming())
     try:
         return await channel.verify_token()

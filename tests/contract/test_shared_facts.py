@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 from unittest.mock import patch
+
+from msgspec import structs
 
 from bubbot.app import bot as bot_module
 from bubbot.app.forgetting import finish_forgetting
@@ -123,7 +124,7 @@ class TestAccess:
         async with pair(tmp_path, postgres_address) as (first, second):
             for bot in (first, second):
                 runtime = bot.daemon.bot.channel_runtimes["tg"]
-                runtime.apply_policy(replace(runtime.policy, person_limits=PersonLimits(messages_per_minute=3)))
+                runtime.apply_policy(structs.replace(runtime.policy, person_limits=PersonLimits(messages_per_minute=3)))
                 await runtime.inbox.read_others()
             assert await first.say("one", MEMBER, MEMBER) == ["You said: one"]
             assert await first.say("two", MEMBER, MEMBER) == ["You said: two"]

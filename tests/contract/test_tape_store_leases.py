@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import LeaseLost
 from bubbot.tape.entry import event
@@ -53,7 +54,7 @@ async def test_an_older_holder_opens_extends_and_merges_no_fork(store: TapeStore
     await store.raise_epoch("tape")
     before = await store.forks()
     with pytest.raises(LeaseLost):
-        await store.open_fork(replace(mine, id="g"))
+        await store.open_fork(structs.replace(mine, id="g"))
     with pytest.raises(LeaseLost):
         await store.extend_fork("f", [under(first, notes("b"))])
     with pytest.raises(LeaseLost):

@@ -7,10 +7,10 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import (
@@ -165,7 +165,7 @@ class TestPolling:
         self, server: ScriptedServer
     ) -> None:
         server.say("getUpdates", HANG)
-        async with opened(server, replace(FAST, poll_margin=2.0)) as channel, running(channel, Heard(server)):
+        async with opened(server, structs.replace(FAST, poll_margin=2.0)) as channel, running(channel, Heard(server)):
             await server.until(lambda: len(server.sent("getUpdates")) > 0)
             assert not channel.health().is_ready
             assert channel.health().last_seen_at
@@ -181,7 +181,7 @@ class TestPolling:
         server.updates = [update(1, "one")]
         heard = Heard(server)
         proxy = {"proxy": server.url} if proxied else {}
-        async with opened(server, replace(FAST, poll_margin=0.2), **proxy) as channel, running(channel, heard):
+        async with opened(server, structs.replace(FAST, poll_margin=0.2), **proxy) as channel, running(channel, heard):
             await server.until(lambda: len(heard.events) == 1)
             wedged, following, *_ = server.connections("getUpdates")
             assert following is not wedged
@@ -219,7 +219,7 @@ class TestPolling:
         async with accepting(trickle) as port:
             address = f"http://127.0.0.1:{port}"
             given = TelegramSettings.read("tg", {"token": TOKEN, "base_url": address, "poll_timeout": 1})
-            api = TelegramApi(given, replace(FAST, poll_margin=-0.7))
+            api = TelegramApi(given, structs.replace(FAST, poll_margin=-0.7))
             with pytest.raises(TelegramUnavailable, match=r"getUpdates neither came back nor failed within 0\.3 s"):
                 await api.poll(None, hold=True)
             await asyncio.wait_for(ended.wait(), 5)
@@ -265,7 +265,9 @@ class TestPolling:
     ) -> None:
         caplog.set_level(logging.INFO)
         seconds = 0.0
-        timing = replace(FAST, refusals=replace(SHORT, confirmed_after=120.0), monotonic=lambda: seconds)
+        timing = structs.replace(
+            FAST, refusals=structs.replace(SHORT, confirmed_after=120.0), monotonic=lambda: seconds
+        )
         server.say("getUpdates", [], *[No(401, "Unauthorized")] * 8)
         heard = Heard(server)
         async with opened(server, timing) as channel, running(channel, heard):
@@ -326,8 +328,8 @@ class TestConflicts:
     ) -> None:
         caplog.set_level(logging.INFO)
         seconds = 0.0
-        conflicts = replace(SHORT, confirmed_after=120.0)
-        timing = replace(FAST, conflicts=conflicts, conflict_quiet=90.0, monotonic=lambda: seconds)
+        conflicts = structs.replace(SHORT, confirmed_after=120.0)
+        timing = structs.replace(FAST, conflicts=conflicts, conflict_quiet=90.0, monotonic=lambda: seconds)
         # It wins every other time, as two programs that both try again do.
         server.say("getUpdates", *[CONFLICT, []] * 4)
         heard = Heard(server)
@@ -360,7 +362,7 @@ class TestConflicts:
         server.say("getUpdates", *[CONFLICT, []] * 5)
         server.updates = [update(1)]
         heard = Heard(server)
-        async with opened(server, replace(FAST, monotonic=monotonic)) as channel, running(channel, heard):
+        async with opened(server, structs.replace(FAST, monotonic=monotonic)) as channel, running(channel, heard):
             await server.until(lambda: len(heard.events) == 1)
 
     async def test_a_webhook_is_removed_once_and_what_waits_is_kept(self, server: ScriptedServer) -> None:

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import traceback
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 
 from bubbot.errors import BubbotError
 from bubbot.ports.channel import Attachment, CommandInfo, MessagePart
@@ -47,7 +47,7 @@ class TestSecrets:
         for name in (None, "httpx", "httpcore", "aiohttp", "telegram"):  # an earlier test may have made them quiet
             caplog.set_level(logging.DEBUG, name)
         errors: list[BaseException] = []
-        timing = replace(FAST, call_timeout=0.2, poll_margin=-0.8)
+        timing = structs.replace(FAST, call_timeout=0.2, poll_margin=-0.8)
 
         async def attempt(method: str, work: Any) -> None:
             server.say(method, failure, failure)

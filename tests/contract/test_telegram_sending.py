@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed, FetchFailed
 from bubbot.ports.channel import Attachment, MessagePart, OutboundFile
@@ -102,7 +102,7 @@ class TestSending:
     async def test_a_failed_sending_says_whether_and_when_to_try_again(
         self, server: ScriptedServer, answer: Any, permanent: bool, retry_after: float | None
     ) -> None:
-        async with opened(server, replace(FAST, call_timeout=0.3)) as channel:
+        async with opened(server, structs.replace(FAST, call_timeout=0.3)) as channel:
             server.say("sendMessage", answer)
             with pytest.raises(DeliveryFailed) as caught:
                 await channel.send(MessagePart("77", "hi"))
@@ -309,7 +309,7 @@ class TestFetching:
             with pytest.raises(FetchFailed, match=r"\[channels\.tg\] file_folder"):
                 await channel.fetch(Attachment("F"), 10)
         for folder in (tmp_path, tmp_path.parent):
-            given = replace(options(server, file_folder=str(folder)), home=tmp_path)
+            given = structs.replace(options(server, file_folder=str(folder)), home=tmp_path)
             at_home = create(given)
             with pytest.raises(FetchFailed, match="outside of its folder"):
                 await at_home.fetch(Attachment("F"), 10)

@@ -32,7 +32,9 @@ def _rows() -> Iterator[str]:
 
 
 def _below(root: str, references: EventReferences) -> EventReferences:
-    fields: Mapping[str, tuple[str, ...]] = {name: getattr(references, name) for name in EventReferences.__slots__}
+    fields: Mapping[str, tuple[str, ...]] = {
+        name: getattr(references, name) for name in EventReferences.__struct_fields__
+    }
     return EventReferences(**{name: tuple(f"{root}.{path}" for path in paths) for name, paths in fields.items()})
 
 

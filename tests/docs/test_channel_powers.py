@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.ports import channel
 from bubbot.ports.channel import ChannelOptions, capabilities
@@ -72,4 +72,4 @@ def test_what_an_adapter_may_import_is_what_ours_import(text: str) -> None:
 
 
 def test_the_options_in_the_guide_exist() -> None:
-    assert set(re.findall(r"`(?:await )?options\.(\w+)", GUIDE)) <= {one.name for one in fields(ChannelOptions)}
+    assert set(re.findall(r"`(?:await )?options\.(\w+)", GUIDE)) <= {one.name for one in structs.fields(ChannelOptions)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import get_args
 
 import jsonschema
+from msgspec import structs
 
 from bubbot.cli.status import StatusReport
 from bubbot.gateway.health.snapshot import HealthSnapshot
@@ -33,4 +33,4 @@ def test_every_schema_is_one_and_every_field_is_explained() -> None:
 
 def test_the_status_has_every_value_of_the_snapshot() -> None:
     snapshot = {*HealthSnapshot.__struct_fields__} - {"reports"}  # each report adds values of its own
-    assert snapshot <= {field.name for field in fields(StatusReport)}
+    assert snapshot <= {field.name for field in structs.fields(StatusReport)}

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Literal
 
 import pytest
+from msgspec import structs
 
 from bubbot.models.catalogue.sizes import find_mode
 from bubbot.models.fallback import FallbackModel
@@ -50,7 +50,8 @@ def make_model(
 ) -> ProviderModel | FallbackModel:
     """The model, with its fallbacks as a bot has them."""
     first, *others = (
-        _make_one(replace(options, name=name), sleep) for name in (options.name, *options.settings.get("fallback", ()))
+        _make_one(structs.replace(options, name=name), sleep)
+        for name in (options.name, *options.settings.get("fallback", ()))
     )
     return FallbackModel(options.name, first.traits, (first, *others)) if others else first
 

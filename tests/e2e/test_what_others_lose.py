@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.feature import Around, Feature
@@ -50,7 +51,7 @@ def policy(**changes: Any) -> ChannelPolicy:
     """As the daemon's, with an owner, two members, and short waits."""
     listed = AdmissionSettings(owners=frozenset({"1"}), members=frozenset({"2", "3"}))
     admission = AdmissionPolicy(listed, lambda _channel, _person: Role.STRANGER, lambda: 0.0)
-    return replace(rules(admission=admission), retry_policy=QUICK, **changes)
+    return structs.replace(rules(admission=admission), retry_policy=QUICK, **changes)
 
 
 def echo() -> Replying:

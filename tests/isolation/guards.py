@@ -124,7 +124,7 @@ def _read_deleted(patch: pytest.MonkeyPatch) -> None:
     """Let others read what was deleted."""
 
     def find(entries: Sequence[TapeEntry]) -> Corrections:
-        return replace(Corrections.of(entries), hidden=frozenset())
+        return structs.replace(Corrections.of(entries), hidden=frozenset())
 
     patch.setattr(reading, "Corrections", SimpleNamespace(of=find))
 

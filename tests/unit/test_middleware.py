@@ -305,7 +305,7 @@ class TestAroundDelivery:
         async def around(delivery: PartDelivery, call_next: CallNext[PartDelivery, Receipt]) -> Receipt:
             seen.append((delivery.channel, delivery.session))
             return await call_next(
-                replace(delivery, part=structs.replace(delivery.part, text=delivery.part.text.upper()))
+                structs.replace(delivery, part=structs.replace(delivery.part, text=delivery.part.text.upper()))
             )
 
         async with running(InMemoryStore(), ScriptedModel(), feature(delivery=[around])) as bench:

@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from msgspec import structs
+
 from bubbot.app.bot import PortWrappers, open_app
 from bubbot.cli.chat.local import LocalChat
 from bubbot.cli.chat.service import chat_service
@@ -75,5 +77,5 @@ def _make_api(chat: LocalChat, terminal: SharedTerminal, settings: Settings) -> 
         return {"chat": True}  # which is not a bot that receives from its channels
 
     queries = {"command": command, "reload": refuse_reload, "status": status}
-    handlers = terminal.handlers(replace(service, accept=accept, deliver_pending=deliver_pending))
+    handlers = terminal.handlers(structs.replace(service, accept=accept, deliver_pending=deliver_pending))
     return Api(queries, handlers, terminal.forget_client)

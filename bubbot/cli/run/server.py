@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from bubbot.app.daemon import Daemon
 from bubbot.app.reload import Reloader
@@ -106,7 +108,7 @@ def _make_api(daemon: Daemon, reloader: Reloader) -> Api:
         return await answer_command(_make_context(daemon), reloader.current, body)
 
     async def reload(_body: JsonObject) -> JsonObject:
-        return asdict(await reloader.reload("command"))
+        return structs.asdict(await reloader.reload("command"))
 
     async def status(body: JsonObject) -> JsonObject:
         texts = Texts(str(body.get("language", SOURCE_LANGUAGE)))

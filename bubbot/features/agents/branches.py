@@ -115,8 +115,7 @@ class Branch(Struct, frozen=True):
         return self.status == "answered" and self.answer is not None and not self.is_erased
 
 
-@dataclass(frozen=True, slots=True)
-class BranchGroup:
+class BranchGroup(Struct, frozen=True):
     """The branches of a question, as its tape has them.
 
     Attributes:

@@ -10,7 +10,7 @@ from dataclasses import replace as replace_fields
 from hashlib import sha256
 from typing import TypeAlias
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from msgspec.structs import replace
 
 from bubbot.arguments.fields import Args, write_given
@@ -456,7 +456,7 @@ class CallGate:
         message = drawn.message(opened.card, service.settings.role, seconds=seconds)
         if not self._stage(turn, card_key(card.id), message) and opened.card != home:
             opened, place = replace(opened, card=home), split_session(home)
-            moved = replace_fields(message, channel=place.channel, chat=place.chat, thread=place.thread)
+            moved = structs.replace(message, channel=place.channel, chat=place.chat, thread=place.thread)
             self._stage(turn, card_key(card.id), moved)
         await tape.append([asked.to_entry(key=asked_key(card.id))])
         tape.stage(APPROVALS_TAPE, [opened.to_entry(key=opened_key(card.id))])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
@@ -17,8 +18,7 @@ ALWAYS_NOTIFY = frozenset({"stdin"})
 """Channels on which every rejected message is answered: whoever runs a command waits for its output."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True):
     """What budgets need to know of the configured models.
 
     Attributes:

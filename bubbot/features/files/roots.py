@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from msgspec import Struct
+
 from bubbot.errors import CommandRefused, ConfigError
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.channel import workspace_folder
@@ -15,8 +17,7 @@ MAX_PATH_BYTES = 4_000
 """Bytes of a path; Linux takes 4,095."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRoot:
+class FileRoot(Struct, frozen=True):
     """A folder below which files may be reached.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import date
+
+from msgspec import Struct, structs
 
 from bubbot.errors import ConfigError
 from bubbot.features.memory.block import BlockNode, BlockPolicy, ScopedMemory, plan_block
@@ -22,8 +23,7 @@ from bubbot.tape.query import parse_moment
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneReading:
+class ZoneReading(Struct, frozen=True):
     """A zone of a memory view.
 
     Attributes:
@@ -39,8 +39,7 @@ class ZoneReading:
     denial: Denial | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeShare:
+class NodeShare(Struct, frozen=True):
     """What a node brings to a memory view.
 
     Attributes:
@@ -69,8 +68,7 @@ class NodeShare:
         return sum(each.tokens for each in self.chosen) + sum(map(_part_tokens, self.parts))
 
 
-@dataclass(frozen=True, slots=True)
-class AssembledView:
+class AssembledView(Struct, frozen=True):
     """A memory view, assembled from its nodes.
 
     Attributes:
@@ -89,8 +87,7 @@ class AssembledView:
         return sum(share.tokens for share in self.shares)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedBlock:
+class PlannedBlock(Struct, frozen=True):
     """The memory block of a turn's next request, and what it rests on.
 
     Attributes:
@@ -110,8 +107,7 @@ class PlannedBlock:
     view: AssembledView | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ViewLimits:
+class ViewLimits(Struct, frozen=True):
     """The limits of a memory view.
 
     Attributes:
@@ -248,7 +244,7 @@ def _choose(
         )
     view = _build_view(policy, shares, limits)
     first = [parts[id(each)] for each in chosen if id(each) in kept and id(each) in parts]
-    return replace(view, order=(*first, *(part for part in view.order if not part.text)))
+    return structs.replace(view, order=(*first, *(part for part in view.order if not part.text)))
 
 
 def _mark(
@@ -262,7 +258,7 @@ def _mark(
         if candidate is None or candidate in kept:
             marked.append(part)
         else:
-            marked.append(replace(part, text="", left_out="size" if candidate in no_room else "choice"))
+            marked.append(structs.replace(part, text="", left_out="size" if candidate in no_room else "choice"))
     return marked
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field, structs
 
 from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
@@ -58,8 +59,7 @@ _OWNERS: Mapping[Scope, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedMemory:
+class ScopedMemory(Struct, frozen=True):
     """The memory of one scope.
 
     Attributes:
@@ -75,8 +75,7 @@ class ScopedMemory:
     newest: EntryRef = ("", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPolicy:
+class BlockPolicy(Struct, frozen=True):
     """What the block may show.
 
     Attributes:
@@ -92,8 +91,7 @@ class BlockPolicy:
     block_chars: int = 4 * MAX_SECTION_CHARS
 
 
-@dataclass(frozen=True, slots=True)
-class BlockNode:
+class BlockNode(Struct, frozen=True):
     """A part of one memory in the block, or what is left out of it.
 
     Attributes:
@@ -139,9 +137,9 @@ def _cut(node: BlockNode, limit: int, usual: int) -> BlockNode:
     if node.total <= limit:
         return node
     if limit < MIN_SECTION_CHARS <= usual:
-        return replace(node, text="", left_out="size")
+        return structs.replace(node, text="", left_out="size")
     text = _fit(node.text, limit, newest_last=node.part is BlockPart.TODAY)
-    return replace(node, text=text, left_out="size")
+    return structs.replace(node, text=text, left_out="size")
 
 
 def _sections(each: ScopedMemory, today: date, recent_days: int) -> list[BlockNode]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day, unescape_headings
@@ -19,8 +20,7 @@ _LONG_TERM, _NOTES = "## Long-term memory", "## Notes"
 _DAY = re.compile(r"### (\d{4}-\d\d-\d\d)")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryFiles:
+class MemoryFiles(Struct, frozen=True):
     """The memory that the files hold, and the names of files that were left out."""
 
     memory: MemorySnapshot

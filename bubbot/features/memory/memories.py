@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from functools import partial
 
+from msgspec import Struct
+
 from bubbot.errors import AccessError, ConfigError
 from bubbot.feature import ReadSession
 from bubbot.features.memory.assembly import PlannedBlock, ViewLimits, ZoneReading, assemble, build_evidence
@@ -88,8 +90,7 @@ class MemorySources:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedNodes:
+class PinnedNodes(Struct, frozen=True):
     """What the nodes of a policy brought when the turn first asked: its requests show the same.
 
     Attributes:

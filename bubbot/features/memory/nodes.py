@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta, tzinfo
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, structs
 
 from bubbot.errors import AccessError, ConfigError, EntryNotFound
 from bubbot.features.memory.settings import CURRENT_TOPIC
@@ -36,8 +38,7 @@ OpenSession: TypeAlias = Callable[[str], Awaitable[TapeHandle]]
 """Open the tape of another session that may be read here now. Raises `AccessError`, `ConfigError` or `EntryNotFound`."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReading:
+class NodeReading(Struct, frozen=True):
     """What a node brings.
 
     Attributes:
@@ -150,11 +151,11 @@ class NodeReader:
         reading = NodeReading(node) if is_own else NodeReading(node, tape=tape.name, session=tape.session)
         found, refusal = await self._find_entries(node, tape)
         if refusal:
-            return replace(reading, refusal=refusal)
+            return structs.replace(reading, refusal=refusal)
         since = self._find_start(node)
         fresh = [entry for entry in found if not _is_older(entry, since)]
         wanted = [entry for entry in fresh if not (is_own and shown.is_in_window(entry.id))]
-        return replace(
+        return structs.replace(
             reading,
             candidates=tuple(await self._build_candidates(node, tape, wanted)),
             too_old=len(found) - len(fresh),

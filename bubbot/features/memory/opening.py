@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.command import Caller
 from bubbot.errors import AccessError, CommandRefused, ConfigError, EntryNotFound, ValueInvalid
@@ -28,8 +29,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService, session_tape
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryCommandOptions:
+class MemoryCommandOptions(Struct, frozen=True):
     """What the commands of a shell get.
 
     Attributes:
@@ -45,8 +45,7 @@ class MemoryCommandOptions:
     sources: MemorySources
 
 
-@dataclass(frozen=True, slots=True)
-class OpenMemory:
+class OpenMemory(Struct, frozen=True):
     """A memory that a caller may use.
 
     Attributes:

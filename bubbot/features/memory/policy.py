@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.errors import ConfigError
 from bubbot.features.memory.facts import ViewChosen
 from bubbot.features.memory.settings import MemorySettings, Scope
@@ -21,8 +23,7 @@ PolicyOrigin: TypeAlias = Literal["configured", "chosen", "gone", "failed"]
 """Why a policy applies: the settings name it; the chat chose it; the chosen one is gone; it cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPolicy:
+class MemoryPolicy(Struct, frozen=True):
     """From which nodes a memory view is assembled, under which budget.
 
     Attributes:
@@ -48,8 +49,7 @@ class MemoryPolicy:
         return any(node.kind != "zone" for node in self.nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyInUse:
+class PolicyInUse(Struct, frozen=True):
     """The policy of a chat.
 
     Attributes:
@@ -125,8 +125,7 @@ def choose_policy(chosen: str, settings: MemorySettings, installed: InstalledMem
     return PolicyInUse(policy, "chosen" if origin == "chosen" else "configured", wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What a node claims of a budget, in tokens.
 
     Attributes:

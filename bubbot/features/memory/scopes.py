@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.features.memory.settings import Scope
 from bubbot.identity import is_id
@@ -64,8 +65,7 @@ class SeparateAccounts:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChatFacts:
+class ChatFacts(Struct, frozen=True):
     """What the rule rests on.
 
     Attributes:
@@ -83,8 +83,7 @@ class ChatFacts:
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneAccess:
+class ZoneAccess(Struct, frozen=True):
     """What a turn may see and change of the memory.
 
     Attributes:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import TypeAlias
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bubbot.errors import EntryNotFound
@@ -80,8 +82,7 @@ class StoredMemory:
         return ZoneState(self.memory).apply(numbered).memory
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedZones:
+class PinnedZones(Struct, frozen=True):
     """What a turn has read of shared memory: it sees the same until it ends, and its own changes.
 
     Attributes:
@@ -90,13 +91,12 @@ class PinnedZones:
         unused_by: nothing was kept in any memory that a turn with these facts may see; None if that is not known.
     """
 
-    memories: dict[str, StoredMemory] = field(default_factory=dict)
-    tapes: dict[Scope, tuple[str, ...]] = field(default_factory=dict)
+    memories: dict[str, StoredMemory] = msgspec.field(default_factory=dict)
+    tapes: dict[Scope, tuple[str, ...]] = msgspec.field(default_factory=dict)
     unused_by: ChatFacts | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneTapes:
+class ZoneTapes(Struct, frozen=True):
     """How a shared memory reads and writes its tapes.
 
     Attributes:

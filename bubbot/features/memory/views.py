@@ -98,8 +98,7 @@ class MemorySnapshot(Struct, frozen=True, eq=False):
         return self.long_term == other.long_term and _contents(self.dailies) == _contents(other.dailies)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryVersion:
+class MemoryVersion(Struct, frozen=True):
     """A sealed version: its number, the entry id of the seal, and its date."""
 
     version: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.command import make_group
 from bubbot.features.people.consent import CONSENT_TAPE, ConsentService
@@ -16,8 +17,7 @@ from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService
 
 
-@dataclass(frozen=True, slots=True)
-class PeopleOptions:
+class PeopleOptions(Struct, frozen=True):
     """What the commands of a shell get.
 
     Attributes:

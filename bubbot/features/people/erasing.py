@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.errors import EntryNotFound
 from bubbot.features.people.facts import FACTS, ForgettingFinished, PersonForgetting, PersonForgotten, read_account
@@ -47,8 +47,7 @@ _HARMLESS_STATE = frozenset({"owner", "phase"})
 _PROMPT_FIELDS = ("system", "tools", "messages")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ForgettingDeps:
+class ForgettingDeps(Struct, frozen=True, kw_only=True):
     """What forgetting needs of the bot.
 
     Attributes:

@@ -152,8 +152,7 @@ class AttachedFile(Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersonalTapes:
+class PersonalTapes(Struct, frozen=True, kw_only=True):
     """What the tapes of a home mean to an export.
 
     Attributes:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bubbot.errors import ValueInvalid
@@ -54,8 +55,7 @@ PUNCTUATION = "\"'([*_,"
 _QUIET = r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})"
 
 
-@dataclass(frozen=True, slots=True)
-class JobRequester:
+class JobRequester(Struct, frozen=True):
     """The person who requests something, with role and chat.
 
     Attributes:

@@ -9,6 +9,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
 
+from msgspec import structs
+
 from bubbot.arguments.fields import write_given
 from bubbot.command import Caller, Surface, command, explain_refusals, make_group, make_tools
 from bubbot.errors import ValueInvalid
@@ -493,7 +495,7 @@ def _plan_as_stop(plan_change: PlanCall[Any]) -> PlanCall[Any]:
 
     async def plan_stop(turn: Turn, args: EditJobArgs | JobArgs) -> CallPlan:
         plan = await plan_change(turn, args)
-        return replace(plan, effect=STOPS_JOBS) if plan.effect == CHANGES_JOBS else plan
+        return structs.replace(plan, effect=STOPS_JOBS) if plan.effect == CHANGES_JOBS else plan
 
     return plan_stop
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.features.schedule.changes import TERMINAL, job_label, shorten_action
 from bubbot.features.schedule.facts import (
@@ -124,8 +124,7 @@ class Firing:
         return (accepted - due - jitter_delay(self.job, due)).total_seconds()
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledTurn:
+class ScheduledTurn(Struct, frozen=True):
     """What the jobs' tools know of a scheduled turn: whether it may schedule jobs."""
 
     may_schedule: bool = False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from hashlib import sha256
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bubbot.features.schedule.facts import ClockSetBack, Job, JobChanged
@@ -76,16 +77,14 @@ class QuietHours:
         return end if is_quiet and end > now else None
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedRange:
+class SkippedRange(Struct, frozen=True):
     """Instants that are skipped, from the first to the last."""
 
     first: datetime
     last: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class FiringPlan:
+class FiringPlan(Struct, frozen=True):
     """The decision about a job.
 
     Attributes:

@@ -255,8 +255,7 @@ class JobHistoryView:
         return tuple(reversed(own[: self.limit]))
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryState:
+class DeliveryState(Struct, frozen=True):
     """The outcome of a turn's message: `nothing` was sent, or the state of its delivery."""
 
     state: Literal["nothing", "waiting", "delivered", "undelivered"]

@@ -7,10 +7,12 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import partial
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.errors import BubbotError
 from bubbot.features.strategies.compact import read_cut
@@ -64,8 +66,7 @@ FindAlike: TypeAlias = Callable[[QueriedTape, str, int], Awaitable[Mapping[int, 
 """Find the entries before one that are about the same as a text, each with its likeness: about 1 for the same meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shown(Struct, frozen=True):
     """What the model is shown anyway.
 
     Attributes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import tzinfo
 from functools import partial
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.features.strategies.compact import SUMMARY
 from bubbot.features.strategies.reader import EntriesView, OpenedEntry
@@ -43,8 +43,7 @@ MAX_STEPS_READ = 8
 """The newest steps among which that of the answer is looked for; those of sub-tasks may be newer."""
 
 
-@dataclass(frozen=True, slots=True)
-class WindowContents:
+class WindowContents(Struct, frozen=True):
     """What a window holds.
 
     Attributes:
@@ -206,8 +205,7 @@ async def _read_earlier(ports: StrategyPorts, source: HandoffInput) -> SummarySt
     return await _without_deleted(ports, state, cited.missing)
 
 
-@dataclass(frozen=True, slots=True)
-class _CitedElsewhere:
+class _CitedElsewhere(Struct, frozen=True):
     """The entries of other chats that a summary cites: by mark, and how many of them may not be shown any more."""
 
     found: Mapping[str, tuple[str, int]]

@@ -8,7 +8,8 @@ the grant holds.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.errors import AccessError, ConfigError, EntryNotFound
 from bubbot.feature import ReadSession
@@ -28,8 +29,7 @@ MAX_ALIKE = 4
 """Older messages that are quoted beside one message at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadElsewhere:
+class ThreadElsewhere(Struct, frozen=True):
     """The thread of a topic on the tape of another session.
 
     Attributes:

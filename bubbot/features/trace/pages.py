@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, TypeAlias
 
@@ -54,8 +53,7 @@ class PageLink(Struct, frozen=True):
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class TapePlace:
+class TapePlace(Struct, frozen=True):
     """One tape, for one viewer, while a page about it is made."""
 
     request: PageRequest

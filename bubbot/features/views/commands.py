@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.command import make_group
 from bubbot.features.views.facts import VIEWS_TAPE
@@ -13,8 +14,7 @@ from bubbot.shell_command import CommandContext
 from bubbot.tape.service import TapeService
 
 
-@dataclass(frozen=True, slots=True)
-class ViewOptions:
+class ViewOptions(Struct, frozen=True):
     """What the commands of a shell get.
 
     Attributes:

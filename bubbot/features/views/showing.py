@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
 from bubbot.feature import ReadSession
 from bubbot.features.views.facts import SOURCE_PREFIX, ChatView
@@ -50,8 +52,7 @@ class ViewProgress:
     searched: dict[object, tuple[int, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(Struct, frozen=True):
     """Entries to quote, and what they are from."""
 
     ids: Sequence[int]

@@ -16,11 +16,12 @@ import zlib
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from email.message import Message
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct
 
 from bubbot.features.web.address import find_site, is_public_text
 from bubbot.formatting import format_bytes
@@ -59,8 +60,7 @@ class AddressRefused(OSError):
     """An address that is not public. An `OSError`, so that the next address of the host is tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebResponse:
+class WebResponse(Struct, frozen=True):
     """The answer to a request.
 
     Attributes:
@@ -80,8 +80,7 @@ class WebResponse:
     redirect: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WebAddress:
+class WebAddress(Struct, frozen=True):
     """An address that may be asked, as far as its text can tell.
 
     Attributes:

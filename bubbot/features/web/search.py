@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -22,8 +21,7 @@ AskEngine: TypeAlias = Callable[[str, int], Awaitable[Sequence[WebResult]]]
 """Ask a search engine for so many results at most. Raises `WebError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchEngine:
+class SearchEngine(Struct, frozen=True):
     """A search engine and its name."""
 
     name: str

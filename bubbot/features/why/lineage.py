@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bubbot.ports.session_names import read_session
 from bubbot.runtime.compose import find_recorded_part
@@ -121,8 +121,7 @@ def _named_ids(anchor: LineageAnchor) -> Sequence[int]:
     return (*anchor.parents, *(each for low, high in anchor.sources for each in range(low, high + 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class Citations:
+class Citations(Struct, frozen=True):
     """What became of the entries of other tapes that a lineage cites.
 
     Attributes:

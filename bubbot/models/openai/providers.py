@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+from msgspec import Struct
+
 from bubbot.errors import ModelRefused
 from bubbot.models.catalogue.keys import PLACEHOLDER_KEY
 from bubbot.models.messages import provider_of
 
 
-@dataclass(frozen=True, slots=True)
-class OpenaiProvider:
+class OpenaiProvider(Struct, frozen=True):
     """A provider of the protocol.
 
     Attributes:

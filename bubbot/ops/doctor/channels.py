@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
 
 from bubbot import plugins
 from bubbot.app.offline import has_grant
@@ -33,8 +34,7 @@ ADDRESS_KEYS = ("base_url", "rest_url")
 """Keys of adapters that hold the address of the platform."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelProbe:
+class ChannelProbe(Struct, frozen=True):
     """The inputs of the check.
 
     Attributes:

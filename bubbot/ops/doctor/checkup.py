@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+
+from msgspec import structs
 
 from bubbot.app.models import has_address_of_backup
 from bubbot.home import Home
@@ -183,6 +185,6 @@ class _CheckContext:
             yield from run_check("the provider", partial(check_provider, settings, home, self._probe.file))
         yield from run_check("the secrets", partial(check_secrets, settings, home, self._config, self._handed_over))
         yield from run_check("the memory", partial(check_memory, settings))
-        probe = replace(self._probe, credentials=self._handed_over)
+        probe = structs.replace(self._probe, credentials=self._handed_over)
         yield from run_check("the channels", partial(check_channels, settings, probe))
         yield from run_check("the ports", partial(check_ports, settings, home, probe.file))

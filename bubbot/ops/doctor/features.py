@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
+
+from msgspec import structs
 
 from bubbot.app.diagnostics import PACKAGE_TIMEOUT_SECONDS, Diagnostics, list_checks
 from bubbot.app.stores import open_home_tape
@@ -44,7 +45,7 @@ def check_features(
 
 
 def _run(check: Check, home: HomeReader, diagnostics: Diagnostics, settings: Settings | None) -> list[Finding]:
-    reader = replace(home, settings=diagnostics.pick(settings) if settings else None)
+    reader = structs.replace(home, settings=diagnostics.pick(settings) if settings else None)
 
     async def run() -> list[Finding]:
         async with asyncio.timeout(PACKAGE_TIMEOUT_SECONDS if diagnostics.package else None):

@@ -7,8 +7,9 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
@@ -24,8 +25,7 @@ UNIT_PROPERTIES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _UnitState:
+class _UnitState(Struct, frozen=True):
     """The state of a unit.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec import Struct
 
 from bubbot.app.stores import open_home_store, unused_clock
 from bubbot.errors import StoreError, TapeCorrupt
@@ -24,8 +25,7 @@ TERMINAL_OUTBOX = outbox_tape("stdin")
 """The outbox of terminals: its messages wait until somebody opens the conversation again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Backlog:
+class _Backlog(Struct, frozen=True):
     """Waiting items on a tape.
 
     Attributes:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError
 from bubbot.ops.onboarding import answers
 from bubbot.ops.onboarding.changes import PendingEdits
@@ -21,8 +23,7 @@ _SOURCES = {"telegram": "init_source_telegram", "discord": "init_source_discord"
 _IDS = {"telegram": "init_ids_telegram", "discord": "init_ids_discord"}
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformAccount:
+class PlatformAccount(Struct, frozen=True):
     """A bot on a platform.
 
     Attributes:

@@ -6,9 +6,10 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 import bubbot
 from bubbot.errors import ConfigError
@@ -32,8 +33,7 @@ MANUAL_START_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
+class PlannedFile(Struct, frozen=True):
     """A file with its planned text."""
 
     path: Path
@@ -50,8 +50,7 @@ class PlannedFile:
             raise ConfigError(f"{self.path} cannot be read ({error.strerror}): move it away.") from None
 
 
-@dataclass(frozen=True, slots=True)
-class InstallPlan:
+class InstallPlan(Struct, frozen=True):
     """The files to write and the commands to run afterwards.
 
     Attributes:

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from bubbot.concurrency import Backoff, supervise
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ports.channel import Channel, ReportsHealth
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceTiming:
+class ServiceTiming(Struct, frozen=True):
     """The intervals of the reports, in seconds.
 
     Attributes:

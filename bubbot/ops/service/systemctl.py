@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 LONG_COMMAND_SECONDS = 400.0
 """The time a command may take: a start returns when the bot receives, or has failed."""
@@ -12,8 +13,7 @@ SHORT_COMMAND_SECONDS = 20.0
 """The time a query may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOutput:
+class CommandOutput(Struct, frozen=True):
     """The exit code of a command, and its output."""
 
     code: int

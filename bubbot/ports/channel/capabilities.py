@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
+
 from bubbot.ports.channel.events import Attachment
 from bubbot.ports.channel.previews import Preview
 from bubbot.ports.channel.sending import MessagePart
@@ -143,8 +145,7 @@ class MarksRepeats(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelHealth:
+class ChannelHealth(Struct, frozen=True):
     """The state of a channel's connection.
 
     Attributes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel.events import ChannelEvent
@@ -84,8 +84,7 @@ async def refuse_blob(digest: str) -> bytes:
     raise DeliveryFailed(f"the file {digest[:12]} is not stored here", permanent=True)
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillCursor:
+class BackfillCursor(Struct, frozen=True):
     """The durable state of a channel, for platforms that store messages but do not redeliver them.
 
     On these the adapter fetches the messages it missed.
@@ -115,8 +114,7 @@ def no_commands() -> Sequence[CommandInfo]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelOptions:
+class ChannelOptions(Struct, frozen=True):
     """The options of an adapter's factory.
 
     Attributes:

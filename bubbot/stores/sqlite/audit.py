@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.errors import TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
@@ -27,8 +28,7 @@ _OF_INDEX = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Integrity:
+class Integrity(Struct, frozen=True):
     """The result of SQLite's check.
 
     Attributes:

@@ -6,11 +6,12 @@ import errno
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, field, structs
 
 from bubbot import __version__
 from bubbot.errors import BubbotError, ConfigError, StoreFull, StoreUnavailable, TapeCorrupt
@@ -30,8 +31,7 @@ BACKUP_NAME_PREFIX = "bubbot-"
 """The prefix of backups in the default folder. Backups made before a migration have another one and are never removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackupFile:
+class BackupFile(Struct, frozen=True):
     """A file of a backup.
 
     Attributes:
@@ -45,8 +45,7 @@ class BackupFile:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BackupManifest:
+class BackupManifest(Struct, frozen=True):
     """The description that a backup carries.
 
     Attributes:
@@ -64,8 +63,7 @@ class BackupManifest:
     server: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BackupInfo:
+class BackupInfo(Struct, frozen=True):
     """A complete backup by its manifest, unchecked.
 
     Attributes:
@@ -85,8 +83,7 @@ class BackupInfo:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraFiles:
+class ExtraFiles(Struct, frozen=True):
     """Files to copy with the database.
 
     Attributes:
@@ -188,7 +185,7 @@ def _translate_errors(target: Path) -> Iterator[None]:
 
 def encode_manifest(manifest: BackupManifest) -> str:
     """Encode a manifest for its file."""
-    tapes = [asdict(item) for item in manifest.database.tapes]
+    tapes = [structs.asdict(item) for item in manifest.database.tapes]
     data = {
         "format": BACKUP_FORMAT if manifest.server else 1,
         **({"server": manifest.server} if manifest.server else {}),
@@ -199,7 +196,7 @@ def encode_manifest(manifest: BackupManifest) -> str:
         "deployment_head": manifest.database.head,
         "tapes": tapes,
         "files": {
-            name: {key: value for key, value in asdict(item).items() if value != ""}
+            name: {key: value for key, value in structs.asdict(item).items() if value != ""}
             for name, item in manifest.files.items()
         },
     }

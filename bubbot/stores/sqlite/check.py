@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from bubbot.errors import StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
@@ -34,8 +33,7 @@ from bubbot.tape.events import TriggersRestored
 _COMPLAINTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseState:
+class DatabaseState(Struct, frozen=True):
     """The result of a check.
 
     Attributes:
@@ -117,8 +115,7 @@ def _date(conn: sqlite3.Connection, order: str) -> datetime | None:
     return UNIX_EPOCH + timedelta(microseconds=row[0]) if row and row[0] is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Struct, frozen=True):
     """The changes of a repair.
 
     Attributes:

@@ -7,12 +7,12 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import aiosqlite
+from msgspec import Struct
 
 from bubbot.errors import BubbotError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.stores.sqlite.schema import check_version
@@ -23,8 +23,7 @@ DECODE_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
 """Decodes stored text: bytes that are no longer UTF-8 must reach the check of their digest."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewestEntry:
+class NewestEntry(Struct, frozen=True):
     """The end of a database.
 
     Attributes:

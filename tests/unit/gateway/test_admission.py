@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,7 +87,7 @@ class TestDirect:
 
     def test_a_stranger_gets_a_code_or_silence(self) -> None:
         assert admission().decide(direct("42")) == OfferPairing()
-        assert admission(replace(SETTINGS, pairing=False)).decide(direct("42")) == Ignore("stranger")
+        assert admission(structs.replace(SETTINGS, pairing=False)).decide(direct("42")) == Ignore("stranger")
 
     def test_empty_lists_mean_nobody(self) -> None:
         asked = admission(AdmissionSettings(pairing=False))
@@ -96,7 +95,7 @@ class TestDirect:
 
     @pytest.mark.parametrize("who", ["", "ann", "@ann", "１", "١", "01", "1 ", "-", "1" * 30])
     def test_what_is_no_numeric_id_is_nobody_even_where_it_is_listed_and_granted(self, who: str) -> None:
-        asked = AdmissionPolicy(replace(SETTINGS, owners=frozenset({who})), lambda *_: Role.OWNER, Seconds())
+        asked = AdmissionPolicy(structs.replace(SETTINGS, owners=frozenset({who})), lambda *_: Role.OWNER, Seconds())
         for inbound in (direct(who), said(who, addressed=True)):
             assert asked.decide(inbound) == Ignore("no numeric id")
             assert asked.role(inbound) is Role.STRANGER
@@ -112,25 +111,25 @@ class TestGroups:
         assert asked.decide(said("1", addressed=True)) == Respond(Role.OWNER)
 
     def test_in_another_group_strangers_get_silence_and_known_people_speak(self) -> None:
-        every = replace(SETTINGS, respond_to_all=frozenset({OTHER_GROUP}), record_only=frozenset({OTHER_GROUP}))
+        every = structs.replace(SETTINGS, respond_to_all=frozenset({OTHER_GROUP}), record_only=frozenset({OTHER_GROUP}))
         for asked in (admission(), admission(every)):
             assert asked.decide(said("42", chat=OTHER_GROUP, addressed=True)) == Ignore("stranger", is_call=True)
             assert asked.decide(said("42", chat=OTHER_GROUP)) == Ignore("stranger")
             assert asked.decide(said("3", chat=OTHER_GROUP, addressed=True)) == Respond(Role.MEMBER)
 
     def test_a_direct_chat_is_no_group_whatever_its_id(self) -> None:
-        asked = admission(replace(SETTINGS, groups=frozenset({"42"})))
+        asked = admission(structs.replace(SETTINGS, groups=frozenset({"42"})))
         assert asked.decide(direct("42")) == OfferPairing()
 
     def test_what_is_not_for_the_bot_is_left_or_recorded(self) -> None:
         assert admission().decide(said("1")) == Ignore("not addressed")
-        asked = admission(replace(SETTINGS, record_only=frozenset({GROUP})))
+        asked = admission(structs.replace(SETTINGS, record_only=frozenset({GROUP})))
         assert asked.decide(said("1")) == RecordOnly(Role.OWNER)
         assert asked.decide(said("42")) == RecordOnly(Role.MEMBER)
         assert asked.decide(said("42", addressed=True)) == Respond(Role.MEMBER)
 
     def test_in_some_chats_every_message_is_for_the_bot(self) -> None:
-        asked = admission(replace(SETTINGS, respond_to_all=frozenset({GROUP}), record_only=frozenset({GROUP})))
+        asked = admission(structs.replace(SETTINGS, respond_to_all=frozenset({GROUP}), record_only=frozenset({GROUP})))
         assert asked.decide(said("42")) == Respond(Role.MEMBER)
 
     @pytest.mark.parametrize("text", ["bubbot, hi", "hey Bubbot!", "小助手你好"])
@@ -139,7 +138,7 @@ class TestGroups:
 
     def test_without_names_nothing_is_called(self) -> None:
         for called in ((), ("", " ")):
-            assert admission(replace(SETTINGS, trigger_names=called)).decide(said("42", "bubbot")) == Ignore(
+            assert admission(structs.replace(SETTINGS, trigger_names=called)).decide(said("42", "bubbot")) == Ignore(
                 "not addressed"
             )
 
@@ -206,20 +205,20 @@ def test_a_long_text_full_of_almost_names_is_looked_through_soon() -> None:
 
 class TestBots:
     def test_bots_are_ignored_even_where_everybody_speaks_and_where_they_were_granted_a_role(self) -> None:
-        asked = admission(replace(SETTINGS, owners=frozenset({"8"})), chat_8=Role.OWNER)
+        asked = admission(structs.replace(SETTINGS, owners=frozenset({"8"})), chat_8=Role.OWNER)
         assert asked.decide(said("8", addressed=True, bot=True)) == Ignore("bot")
         assert asked.decide(direct("8", bot=True)) == Ignore("bot")
 
     def test_a_listed_bot_speaks_as_a_member_at_most(self) -> None:
-        asked = admission(replace(SETTINGS, owners=frozenset({"9"})), chat_9=Role.OWNER)
+        asked = admission(structs.replace(SETTINGS, owners=frozenset({"9"})), chat_9=Role.OWNER)
         assert asked.decide(said("9", addressed=True, bot=True)) == Respond(Role.MEMBER)
         assert asked.role(said("9", bot=True)) is Role.MEMBER
 
     def test_what_a_listed_bot_says_to_others_is_left_or_recorded(self) -> None:
         assert admission().decide(said("9", bot=True)) == Ignore("not addressed")
-        assert admission(replace(SETTINGS, record_only=frozenset({GROUP}))).decide(said("9", bot=True)) == RecordOnly(
-            Role.MEMBER
-        )
+        assert admission(structs.replace(SETTINGS, record_only=frozenset({GROUP}))).decide(
+            said("9", bot=True)
+        ) == RecordOnly(Role.MEMBER)
 
     def test_a_chain_ends_until_a_person_speaks(self) -> None:
         clock = Seconds()

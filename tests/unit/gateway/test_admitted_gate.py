@@ -240,7 +240,7 @@ class TestOvertaking:
 
     @virtual
     async def test_a_stop_takes_no_place_among_what_waits(self) -> None:
-        options = Options(rules=replace(rules(), queue_limit=1))
+        options = Options(rules=structs.replace(rules(), queue_limit=1))
         async with running(InMemoryStore(), Played(SLOW), options, channel=Stage()) as bench:
             result = await slow(bench)  # it has the only place
             async with asyncio.timeout(0.5):  # the turn takes longer
@@ -423,7 +423,7 @@ def test_a_receiver_that_is_cancelled_half_way_leaves_nothing_undone(what: str) 
         store = Late()
         listed = {"owners": {"1"}, "record_only": {"home"}}
         line = admitting(store, **listed)
-        line = replace(line, queue_policy=replace(line.queue_policy, busy="drop"))
+        line = structs.replace(line, queue_policy=replace(line.queue_policy, busy="drop"))
         async with running(store, Played(SLOW), Options(rules=line), channel=Stage()) as bench:
             await slow(bench, external_id="7")
             events: dict[str, ChannelEvent] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
 from bubbot.gateway.channel_runtime import ChatLimits
@@ -29,11 +29,11 @@ async def test_another_policy_counts_from_now_on_for_chats_that_moved_as_well(be
     line.migrations = ChatMigrations(lambda: {"-1": "-1001"})
     admission = AdmissionPolicy(AdmissionSettings(groups=frozenset({"-1001"})), lambda *_: Role.STRANGER, lambda: 0.0)
     limits = PersonLimits(messages_per_minute=1)
-    line.apply_policy(replace(line.policy, admission=admission, person_limits=limits))
+    line.apply_policy(structs.replace(line.policy, admission=admission, person_limits=limits))
     inbounds = [bench.inbound("hello", chat=chat, sender="5", direct=False) for chat in ("-1", "-2")]
     assert [line.link.role(inbound) for inbound in inbounds] == [Role.MEMBER, Role.STRANGER]
     assert (line.policy.admission, line.limiter.limits) == (admission, limits)
-    line.apply_policy(replace(line.policy, admission=None))
+    line.apply_policy(structs.replace(line.policy, admission=None))
     assert [line.link.role(inbound) for inbound in inbounds] == [Role.OWNER, Role.OWNER]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -153,7 +152,9 @@ def test_without_limits_everything_is_taken() -> None:
 
 
 def limited(store: InMemoryStore, person_limits: PersonLimits = LIMITS, **listed: Any) -> Any:
-    rules = replace(admitting(store, **(listed or {"owners": {"1"}, "members": {"2"}})), person_limits=person_limits)
+    rules = structs.replace(
+        admitting(store, **(listed or {"owners": {"1"}, "members": {"2"}})), person_limits=person_limits
+    )
     return running(store, ScriptedModel(), Options(rules=rules), channel=Stage())
 
 

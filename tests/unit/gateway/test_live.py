@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway import live as live_answers
@@ -59,7 +59,7 @@ def writing(*pieces: str, every: float = 1.0) -> Replying:
 
 def live(model: Any, stage: Stage, **given: Any) -> Any:
     """A bot on a stage."""
-    return running(InMemoryStore(), model, Options(rules=replace(rules(), **given)), channel=stage)
+    return running(InMemoryStore(), model, Options(rules=structs.replace(rules(), **given)), channel=stage)
 
 
 def shown(bench: Bench) -> LiveAnswers:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import LeaseLost
 from bubbot.gateway.inbox_views import SessionTraceView
@@ -224,7 +224,7 @@ class TestLive:
         assert (begun.inbound, begun.session, begun.message, begun.part) == (7, "test:home", "", first)
         assert await outbox.begin_live(7, "test:home", second) == begun == await outbox.live_message(7, "test:home")
         await outbox.record_live(7, "test:home", "p9", "home")
-        assert await outbox.live_message(7, "test:home") == replace(begun, message="p9", chat="home")
+        assert await outbox.live_message(7, "test:home") == structs.replace(begun, message="p9", chat="home")
         assert await outbox.live_message(8, "test:home") is None
 
     async def test_one_of_an_earlier_version_is_known_by_its_id_alone(self, outbox: Outbox) -> None:

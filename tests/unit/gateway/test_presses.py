@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -234,7 +233,7 @@ class TestRefusing:
     async def test_a_flood_of_presses_leaves_few_facts(self, store: TapeStore) -> None:
         done = Done()
         async with bot(store, done) as bench:
-            limits = replace(bench.line.policy.person_limits, messages_per_minute=5)
+            limits = structs.replace(bench.line.policy.person_limits, messages_per_minute=5)
             bench.line.limiter.limits = limits
             answers = [await bench.gate.receive(press("p1", "x/0", sender="3", key=f"c{n}")) for n in range(200)]
             assert answers.count(SAY("press_later")) == 195
@@ -246,7 +245,7 @@ class TestRefusing:
         done = Done()
         async with bot(store, done) as bench:
             message, buttons = await offered(bench, direct=False)
-            bench.line.limiter.limits = replace(bench.line.policy.person_limits, messages_per_minute=5)
+            bench.line.limiter.limits = structs.replace(bench.line.policy.person_limits, messages_per_minute=5)
             before = [await bench.outbox.find_intent(buttons.key), await store.tapes()]
             with caplog.at_level("INFO"):
                 for sender in range(100, 110):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.arguments.fields import Args
 from bubbot.errors import ConfigError, StoreFull, ToolFailed, ToolRefused
@@ -207,7 +208,7 @@ class TestBegin:
 
     async def test_it_names_what_middleware_made_of_the_call(self, memory_store: InMemoryStore) -> None:
         async def change(call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
-            return await call_next(replace(call, args=SendArgs(text="b")))
+            return await call_next(structs.replace(call, args=SendArgs(text="b")))
 
         world = World()
         options = replace(world.options(), features=[Feature(name="changing", around=Around(tool=[change]))])
@@ -276,7 +277,7 @@ class TestRecovery:
         await world.cut_off(memory_store, both("b", "c"), says("never"))
         (record,) = await memory_store.forks()
         await memory_store.drop_fork(record.id)
-        await memory_store.open_fork(replace(record, staged=tuple(map(_as_before, record.staged))))
+        await memory_store.open_fork(structs.replace(record, staged=tuple(map(_as_before, record.staged))))
         async with running(memory_store, ScriptedModel(), life="second") as bench:
             await bench.recover()
             assert results_of(await bench.entries()) == [OUTCOME_UNKNOWN, OUTCOME_UNKNOWN]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.arguments.fields import NoArguments
 from bubbot.errors import LeaseLost
@@ -443,7 +444,7 @@ async def test_a_fork_of_an_earlier_version_names_its_session_by_its_turn(memory
     await cut_off(memory_store)
     (record,) = await memory_store.forks()
     await memory_store.drop_fork(record.id)
-    await memory_store.open_fork(replace(record, session="", epoch=0))
+    await memory_store.open_fork(structs.replace(record, session="", epoch=0))
     async with running(memory_store, ScriptedModel(), life="second") as bench:
         assert (await bench.find_open_work()).sessions == (HOME,)
         (result,) = await bench.resume()

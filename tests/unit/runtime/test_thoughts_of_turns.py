@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bubbot.arguments.fields import NoArguments
 from bubbot.cli.tape.command import format_tape_entry
@@ -123,7 +123,9 @@ class TestTape:
             assert set(answer.payload) == {"role", "content"}
 
     async def test_a_text_beside_calls_is_kept_without_its_thoughts_too(self, store: TapeStore) -> None:
-        call = replace(asking_to_look("<think>A secret.</think>I look.", "c1"), replay={"reasoning_content": "kept"})
+        call = structs.replace(
+            asking_to_look("<think>A secret.</think>I look.", "c1"), replay={"reasoning_content": "kept"}
+        )
         lone = asking_to_look("A secret.\n</think>\n", "c2")
         model = replying(call, lone, ModelReply("done"))
         async with running(store, model, Options(tools=[looking()])) as bench:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ModelOverflow, ModelUnavailable
@@ -95,7 +94,7 @@ class TestAsk:
                 return TokenCount(1_000_000 if request.system == "You sum up." else 10, "fake")
 
         errors: list[Exception] = []
-        traits = replace(ModelTraits(), context_tokens=40)
+        traits = structs.replace(ModelTraits(), context_tokens=40)
         model = Counting(calls("ask_once"), says("done"), traits=traits)
         async with running(memory_store, model, Options(tools=[asking([], errors)])) as bench:
             assert (await bench.say("hello")).text == "done"

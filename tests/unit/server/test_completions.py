@@ -6,11 +6,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from bubbot.ports.channel import Inbound, TextStreamed, TurnStarted
 from bubbot.ports.turn import TurnResult
@@ -59,7 +59,7 @@ class Bench:
             now=lambda: datetime(2026, 11, 22, tzinfo=UTC),
             new_id=ids,
         )
-        limits = replace(NETWORK_LIMITS, shutdown_seconds=0.1)  # its turns do not end by themselves
+        limits = structs.replace(NETWORK_LIMITS, shutdown_seconds=0.1)  # its turns do not end by themselves
         async with serve_network(api, NetworkSettings("127.0.0.1", 0, TOKEN), completions, limits) as port:
             yield port
 

@@ -11,13 +11,13 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from bubbot.errors import BubbotError, ConfigError, ControlError, StoreFull
 from bubbot.server import routes
@@ -201,7 +201,9 @@ async def test_another_version_is_told_so(path: Path, monkeypatch: pytest.Monkey
 
 
 async def test_who_says_nothing_is_not_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bubbot.server.routes.SOCKET_LIMITS", replace(routes.SOCKET_LIMITS, request_seconds=0.05))
+    monkeypatch.setattr(
+        "bubbot.server.routes.SOCKET_LIMITS", structs.replace(routes.SOCKET_LIMITS, request_seconds=0.05)
+    )
     async with serving(path):
         for data in (b"", b"GET /api", HELLO[:-2]):
             reader, writer = await asyncio.open_unix_connection(path)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from bubbot.errors import AccessError, BubbotError, EntryNotFound
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest
@@ -249,7 +249,7 @@ async def test_a_form_that_cannot_be_read_is_no_defect_of_ours(path: str, kind: 
 
 
 async def test_a_form_may_wait_for_its_command_longer_than_for_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bubbot.server.pages.PAGE_LIMITS", replace(PAGE_LIMITS, request_seconds=0.1))
+    monkeypatch.setattr("bubbot.server.pages.PAGE_LIMITS", structs.replace(PAGE_LIMITS, request_seconds=0.1))
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
     class SlowPages(KeptPages):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import sha256
 
 import pytest
+from msgspec import structs
 
 from bubbot.tape.chain import (
     GENESIS,
@@ -38,7 +38,7 @@ def found(links: Sequence[StoredLink]) -> list[tuple[int, str]]:
 
 
 def erased(stored: StoredLink, fact: int | None = 9) -> StoredLink:
-    return replace(stored, payload=None, meta=None, salt=None, fact=fact)
+    return structs.replace(stored, payload=None, meta=None, salt=None, fact=fact)
 
 
 HONEST = chained("a", "b", "c", "d")
@@ -54,21 +54,21 @@ def test_an_honest_tape_has_no_findings() -> None:
 def test_every_field_of_an_entry_is_covered() -> None:
     second = HONEST[1]
     altered = [
-        replace(second, kind="system"),
-        replace(second, date="2026"),
-        replace(second, key="k"),
-        replace(second, payload="B"),
-        replace(second, meta="[]"),
-        replace(second, salt=bytes(16)),
-        replace(second, digest=bytes(32)),
-        replace(second, chain=bytes(32)),
+        structs.replace(second, kind="system"),
+        structs.replace(second, date="2026"),
+        structs.replace(second, key="k"),
+        structs.replace(second, payload="B"),
+        structs.replace(second, meta="[]"),
+        structs.replace(second, salt=bytes(16)),
+        structs.replace(second, digest=bytes(32)),
+        structs.replace(second, chain=bytes(32)),
     ]
     assert [(2, "altered") in found([HONEST[0], entry, *HONEST[2:]]) for entry in altered] == [True] * len(altered)
 
 
 @pytest.mark.law("T16")
 def test_altered_content_is_one_finding_and_does_not_taint_what_follows() -> None:
-    assert found([HONEST[0], replace(HONEST[1], payload="B"), *HONEST[2:]]) == [(2, "altered")]
+    assert found([HONEST[0], structs.replace(HONEST[1], payload="B"), *HONEST[2:]]) == [(2, "altered")]
 
 
 @pytest.mark.law("T16")
@@ -108,7 +108,11 @@ def test_content_that_is_gone_without_a_fact_is_altered() -> None:
 @pytest.mark.law("T16")
 def test_an_exchange_of_two_contents_is_altered_twice() -> None:
     first, second = HONEST[0], HONEST[1]
-    exchanged = [replace(first, payload=second.payload), replace(second, payload=first.payload), *HONEST[2:]]
+    exchanged = [
+        structs.replace(first, payload=second.payload),
+        structs.replace(second, payload=first.payload),
+        *HONEST[2:],
+    ]
     assert found(exchanged) == [(1, "altered"), (2, "altered")]
 
 
@@ -159,10 +163,10 @@ def test_the_deployment_head_starts_with_its_position_and_covers_every_tape() ->
     first, second = TapeEnd(1, "one", 4, HONEST[3].chain), TapeEnd(2, "two", 1, HONEST[0].chain)
     told = deployment_head(5, [first, second])
     assert told.startswith("5:")
-    others = [[first], [replace(first, id=3), second], [first, replace(second, chain=bytes(32))]]
-    exchanged = [replace(first, name="two"), replace(second, name="one")]
+    others = [[first], [structs.replace(first, id=3), second], [first, structs.replace(second, chain=bytes(32))]]
+    exchanged = [structs.replace(first, name="two"), structs.replace(second, name="one")]
     assert told not in [deployment_head(5, other) for other in [*others, exchanged]]
-    assert told == deployment_head(5, [replace(second, number=7), first])
+    assert told == deployment_head(5, [structs.replace(second, number=7), first])
 
 
 @pytest.mark.law("T16")

@@ -9,12 +9,12 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiosqlite
+from msgspec import Struct, structs
 
 from bubbot.errors import TapeCorrupt
 from bubbot.stores.sqlite.connections import HeldConnection, open_reader
@@ -172,8 +172,7 @@ async def _merge(index: aiosqlite.Connection, table: str, pages: int) -> int:
     return index.total_changes - before
 
 
-@dataclass(frozen=True, slots=True)
-class _TokenizedRows:
+class _TokenizedRows(Struct, frozen=True):
     """What a batch of entries adds to the index.
 
     Attributes:
@@ -209,7 +208,7 @@ def _tokenize_rows(rows: Sequence[Sequence[Any]]) -> _TokenizedRows:
         # Pairs of characters are too short, and digests have digits.
         batch.terms.update(word for word in {*words} if is_spelt(word))
         text_bytes += len(text.encode("utf-8", "surrogatepass"))
-    return replace(batch, text_bytes=text_bytes)
+    return structs.replace(batch, text_bytes=text_bytes)
 
 
 def _list_texts(kind: str, content: JsonObject, about: JsonObject) -> list[str]:

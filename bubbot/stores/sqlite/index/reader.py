@@ -12,6 +12,7 @@ from itertools import accumulate, takewhile
 from pathlib import Path
 
 import aiosqlite
+from msgspec import Struct
 
 from bubbot.errors import BubbotError
 from bubbot.ports.store import IndexState
@@ -67,8 +68,7 @@ def _translate_errors() -> Iterator[None]:
         raise IndexUnreadable(str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class IndexPlace:
+class IndexPlace(Struct, frozen=True):
     """Where the index looks: a tape, the entries of some kinds or of all, of a sender or of all, and those up to a position.
 
     Attributes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiosqlite
+from msgspec import Struct
 
 from bubbot.stores.sqlite.connections import BUSY_SECONDS
 
@@ -51,8 +51,7 @@ def position_of(row: int) -> int:
     return row // 2
 
 
-@dataclass(frozen=True, slots=True)
-class IndexCoverage:
+class IndexCoverage(Struct, frozen=True):
     """How far an index goes.
 
     Attributes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import ChannelError, DeliveryFailed, FetchFailed
 from bubbot.ports.channel import Attachment, MessagePart
@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
 async def refused(server: ScriptedServer, answer: Any) -> DeliveryFailed:
     """What a message fails with that is answered so."""
     server.say("sendMessage", answer)
-    async with opened(server, replace(FAST, call_timeout=0.3)) as channel:
+    async with opened(server, structs.replace(FAST, call_timeout=0.3)) as channel:
         with pytest.raises(DeliveryFailed) as caught:
             await channel.send(MessagePart("77", "hi"))
     return caught.value
@@ -130,7 +130,7 @@ async def test_what_telegram_says_is_searched_for_the_token_and_cut(server: Scri
 @virtual
 async def test_in_an_outage_nobody_waits_longer_than_ten_seconds_for_the_next_try() -> None:
     outage, loop, waits = (
-        OutageLog("tg", replace(TelegramApiTiming(), jitter=lambda: 1.0)),
+        OutageLog("tg", structs.replace(TelegramApiTiming(), jitter=lambda: 1.0)),
         asyncio.get_running_loop(),
         [],
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, timedelta
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.installed import find_memory_strategies
@@ -584,7 +584,7 @@ class TestPackages:
         def choose(candidates: Sequence[MemoryCandidate], _budget: int) -> list[MemoryCandidate]:
             seen[:] = candidates
             wanted = [each for each in candidates if "code" in each.text or each.node.name == "workspace"]
-            return [*wanted, replace(wanted[0])]  # one that it was not given
+            return [*wanted, structs.replace(wanted[0])]  # one that it was not given
 
         strategy = MemoryStrategy("codes", choose)
         packages = InstalledMemory(("codes",), lambda _name: strategy)

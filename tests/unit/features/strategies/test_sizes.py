@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelOverflow
@@ -107,7 +107,7 @@ class Server(ScriptedModel):
         self.reads_tools = True
         self._lazy = LazyModel(
             "openai/own",
-            replace(ModelTraits(context_tokens=size, assumes_size=True), server="127.0.0.1:11434"),
+            structs.replace(ModelTraits(context_tokens=size, assumes_size=True), server="127.0.0.1:11434"),
             ScriptedModel,
             lessons,
         )
