@@ -10,6 +10,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import structs
+
 from bubbot.app.guard import guard_strategy
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
@@ -174,7 +176,9 @@ async def summarising(
     """A bot whose strategy is `summary`, with strategies of packages besides, as they are loaded."""
     parts = SummaryParts(settings)
     strategies = parts.strategies().extend([*packages], lambda name: guard_strategy(packages[name]))
-    policy = replace(policy or ContextPolicy(), selector=selector, strategies=strategies, handoff_selector="summary")
+    policy = structs.replace(
+        policy or ContextPolicy(), selector=selector, strategies=strategies, handoff_selector="summary"
+    )
     made = Options(compose=policy, features=[*parts.features(), *further], clock=SteppingClock(), **options)
     async with running(store, model, made, life=life) as bench:
         parts.join(bench)

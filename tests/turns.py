@@ -536,7 +536,7 @@ def _parts(
         listed = (lambda: tuple(found), options.compose.strategies, models)
         features.append(agents_feature(agents, *listed, spent_nothing))
     found: Toolbox = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
-    settings = replace(
+    settings = structs.replace(
         options.compose,
         sections=[
             *options.compose.sections,
@@ -548,7 +548,7 @@ def _parts(
         ],
         choices=[choice.chosen],
         find_heads=head_finder(options.read_session),
-        sources=replace(options.compose.sources, find_heads=head_finder(options.read_session)),
+        sources=structs.replace(options.compose.sources, find_heads=head_finder(options.read_session)),
         withholds=[withholds for feature in features for withholds in feature.around.withholds],
     )
     tools = ToolList(found)

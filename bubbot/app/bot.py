@@ -8,10 +8,13 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
+
+import msgspec
+from msgspec import Struct
 
 from bubbot.app.channel_factory import ChannelFactory, Deps
 from bubbot.app.channels import STDIN
@@ -77,8 +80,7 @@ from bubbot.tool import Tool, Toolbox
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class PortWrappers:
+class PortWrappers(Struct, frozen=True):
     """Wrappers around ports, with which a deployment or a test changes a turn.
 
     Attributes:
@@ -95,7 +97,7 @@ class PortWrappers:
     model: Callable[[Model], Model] = lambda model: model
     channel: Callable[[Channel], Channel] = lambda channel: channel
     tools: Sequence[Tool] = ()
-    timeouts: GuardTimeouts = field(default_factory=GuardTimeouts)
+    timeouts: GuardTimeouts = msgspec.field(default_factory=GuardTimeouts)
     strategies: Sequence[ContextStrategy] = ()
     features: Sequence[FeatureFactory] = ()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
@@ -46,8 +46,7 @@ async def _leave_to_others(work: Coroutine[Any, Any, None]) -> None:
         log.warning("delivery broken off, it is tried again: %s", error, extra={"action": "deliver.broken_off"})
 
 
-@dataclass(frozen=True, slots=True)
-class Deps:
+class Deps(Struct, frozen=True):
     """The clock and the ids of a bot."""
 
     now: Clock

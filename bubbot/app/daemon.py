@@ -9,9 +9,11 @@ import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from zoneinfo import ZoneInfo
+
+from msgspec import structs
 
 from bubbot.app.bot import Bot, PortWrappers, open_bot
 from bubbot.app.channel_factory import ChannelFactory
@@ -180,7 +182,7 @@ async def open_daemon(
         await directories[0].send(session, key, outbound, extra_entries)
 
     own_tools = (*access_tools(lambda: access_services[0], send, leave), *(config_tools(running) if running else ()))
-    wrappers = replace(wrappers, tools=[*wrappers.tools, *own_tools])
+    wrappers = structs.replace(wrappers, tools=[*wrappers.tools, *own_tools])
     async with open_bot(
         settings,
         home,

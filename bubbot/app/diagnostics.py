@@ -6,11 +6,10 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot import plugins
 from bubbot.app.feature_settings import feature_settings
@@ -27,8 +26,7 @@ PACKAGE_TIMEOUT_SECONDS = 10.0
 """Seconds for a check or the health of an installed feature."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostics:
+class Diagnostics(Struct, frozen=True):
     """The diagnostics of one feature.
 
     Attributes:

@@ -15,10 +15,12 @@ import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
+
+from msgspec import Struct
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.concurrency import is_being_cancelled
@@ -66,8 +68,7 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class GuardTimeouts:
+class GuardTimeouts(Struct, frozen=True):
     """Time limits for the code of a package, in seconds.
 
     Attributes:

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.app.diagnostics import check_health, failed_health
 from bubbot.app.features import BotFeatures
@@ -48,8 +48,7 @@ ChannelStates: TypeAlias = Callable[[], tuple[Mapping[str, ChannelStatus], Mappi
 """Return the state of each configured channel (empty before its start) and the reason of each refused one."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthSources:
+class HealthSources(Struct, frozen=True):
     """The parts of a running bot that report their health. `loading_models` returns names."""
 
     channel_runtimes: Mapping[str, ChannelRuntime]

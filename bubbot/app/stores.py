@@ -6,10 +6,11 @@ import os
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec import Struct
 
 from bubbot import plugins
 from bubbot.errors import BubbotError, ConfigError, DatabaseLost, StoreUnavailable
@@ -154,8 +155,7 @@ def refuse_unusable_database(home: Home) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseLoss:
+class DatabaseLoss(Struct, frozen=True):
     """The loss of a database that a home had.
 
     Attributes:

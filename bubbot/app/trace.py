@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hmac import compare_digest
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from bubbot.app.audit_host import SandboxedAuditors
 from bubbot.app.auditors import AuditedPages, ServerAuditors, list_shared_tapes
@@ -33,8 +35,7 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTrace:
+class OpenTrace(Struct, frozen=True):
     """The open trace page of a home.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from bubbot.app.channel_factory import Deps
 from bubbot.app.commands import typed_tools
@@ -43,8 +44,7 @@ from bubbot.texts import Texts
 from bubbot.tool import Tool, Toolbox
 
 
-@dataclass(frozen=True, slots=True)
-class TurnServices:
+class TurnServices(Struct, frozen=True):
     """The services that stay when the settings change.
 
     Attributes:

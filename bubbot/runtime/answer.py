@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.formatting import clean_label
 from bubbot.ports.agents import Agent
@@ -40,8 +41,7 @@ MAX_TITLE_CHARS = 64
 """Characters of the name before an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedAnswer:
+class RoutedAnswer(Struct, frozen=True):
     """The meaning of a model's text for people.
 
     Attributes:

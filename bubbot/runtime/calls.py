@@ -7,10 +7,11 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import (
@@ -62,8 +63,7 @@ _POINTER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ToolLimits:
+class ToolLimits(Struct, frozen=True):
     """The limits of tool calls.
 
     Attributes:
@@ -78,8 +78,7 @@ class ToolLimits:
     may_repeat_effects: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CutResult:
+class CutResult(Struct, frozen=True):
     """A text as a model sees it.
 
     Attributes:
@@ -112,8 +111,7 @@ class RepeatedCalls:
         return self.refused
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(Struct, frozen=True):
     """The result of one call.
 
     Attributes:
@@ -126,7 +124,7 @@ class _Result:
     item: dict[str, Any]
     blob: str | None = None
     is_refused: bool = False
-    effect: EffectRun = field(default_factory=EffectRun)
+    effect: EffectRun = msgspec.field(default_factory=EffectRun)
 
 
 class ToolCallRunner:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
+import msgspec
+from msgspec import Struct, structs
+
 from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound, StrategyFailed
 from bubbot.ports.agents import Agent
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
@@ -73,8 +76,7 @@ ANSWER_SHARE = 4
 """One part in this many of a model's context is reserved for its answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptText:
+class PromptText(Struct, frozen=True):
     """A section of the system prompt.
 
     Attributes:
@@ -84,7 +86,7 @@ class PromptText:
     """
 
     text: str
-    shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    shown: Mapping[str, Sequence[Span]] = msgspec.field(default_factory=dict)
     foreign: Sequence[tuple[EntryRef, Source]] | None = None
 
 
@@ -103,8 +105,7 @@ def log_strategy_failure(selector: str, error: BubbotError) -> None:
     log.warning("context strategy %s failed: %s", selector, error, extra={"action": "context.strategy"})
 
 
-@dataclass(frozen=True, slots=True)
-class ContextPolicy:
+class ContextPolicy(Struct, frozen=True):
     """The settings from which a context is built.
 
     Attributes:
@@ -126,16 +127,16 @@ class ContextPolicy:
     """
 
     selector: str = AUTO_SELECTOR
-    prompt: PromptSettings = field(default_factory=PromptSettings)
+    prompt: PromptSettings = msgspec.field(default_factory=PromptSettings)
     sections: Sequence[PromptSection] = ()
     rules: Sequence[str] = ()
-    parameters: JsonObject = field(default_factory=dict)
+    parameters: JsonObject = msgspec.field(default_factory=dict)
     images: int = MAX_IMAGES
     image_bytes: int = MAX_REQUEST_IMAGE_BYTES
     strategies: ContextStrategies = KERNEL_STRATEGIES
     choices: Sequence[ChooseSelector] = ()
     on_strategy_failure: Callable[[str, BubbotError], None] = log_strategy_failure
-    sources: StrategySources = StrategySources()  # noqa: RUF009 - frozen
+    sources: StrategySources = StrategySources()
     prepare_seconds: float = PREPARE_SECONDS
     handoff_selector: str = ""
     find_heads: FindHeads = find_no_heads
@@ -180,8 +181,7 @@ class ComposedRequest:
         return [*spans, *[[name, [list(span) for span in self.prompt_shown[name]]] for name in sorted(others)]]
 
 
-@dataclass(frozen=True, slots=True)
-class _RequestPlan:
+class _RequestPlan(Struct, frozen=True):
     """Everything of a request except its messages; see `ComposedRequest`."""
 
     model: Model
@@ -474,7 +474,7 @@ def _choose_prompt(prompt: PromptSettings, agent: Agent) -> PromptSettings:
     """Return name and persona of who answers; the bot itself may try another persona."""
     if agent.name:
         return PromptSettings(agent.title, agent.persona)
-    return replace(prompt, persona=agent.persona) if agent.persona else prompt
+    return structs.replace(prompt, persona=agent.persona) if agent.persona else prompt
 
 
 async def _choose_of_agent(turn: Turn) -> str:
@@ -691,8 +691,7 @@ async def rebuild_request(
     return ModelRequest(system, context.messages, specs, step["parameters"], context.texts)
 
 
-@dataclass(frozen=True, slots=True)
-class SentRequest:
+class SentRequest(Struct, frozen=True):
     """The request of a recorded step.
 
     Attributes:

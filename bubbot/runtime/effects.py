@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, structs
 
 from bubbot.arguments.fields import Args
 from bubbot.errors import ToolFailed, ToolRetry
@@ -160,8 +160,7 @@ def _caller_of(fork: str) -> str:
     return parent if "/" in parent else ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
+class RecordedCall(Struct, frozen=True):
     """A call that an interrupted attempt made.
 
     Attributes:
@@ -238,13 +237,13 @@ class _Pairing:
         if place is None or not data["call"]:  # a command has no entry before it ends
             self.add(RecordedCall(data["call"], fork=fork, **begun))
         else:
-            self.calls[place] = replace(self.calls[place], **begun)
+            self.calls[place] = structs.replace(self.calls[place], **begun)
 
     def answer(self, fork: str, call_id: str, content: str, *, is_error: bool) -> None:
         """Give the oldest open call of this id its result; models reuse ids."""
         if (places := self.waiting.get((fork, call_id))) and content not in (OUTCOME_UNKNOWN, NOT_RUN):
             place = places.pop(0)
-            self.calls[place] = replace(self.calls[place], content=content, is_error=is_error)
+            self.calls[place] = structs.replace(self.calls[place], content=content, is_error=is_error)
 
 
 def pair_recorded(entries: Iterable[TapeEntry]) -> tuple[RecordedCall, ...]:
@@ -375,7 +374,7 @@ class AttemptRecord:
         if isinstance(output, str) and run.call_id in self._settling:
             # The model did not make this call itself: if it does now, it gets the same answer.
             self._settling.discard(run.call_id)
-            self._left.append(replace(recorded, content=output))
+            self._left.append(structs.replace(recorded, content=output))
         return output
 
 
@@ -452,7 +451,7 @@ async def read_fork_record(
             earlier = next((each for each in calls if _identify(each) == _identify(call)), None)
             if earlier is not None:
                 calls.remove(earlier)
-            repeated.append(replace(call if earlier is None else _unite(earlier, call), fork=forks[-1]))
+            repeated.append(structs.replace(call if earlier is None else _unite(earlier, call), fork=forks[-1]))
         calls += repeated
     record = AttemptRecord(calls, on_answered)
     if forks:
@@ -465,7 +464,7 @@ def _unite(call: RecordedCall, repeated: RecordedCall) -> RecordedCall:
     begun = call if call.digest and not repeated.digest else repeated
     ended = call if repeated.content is None else repeated
     was_run = call.was_run or repeated.was_run
-    return replace(begun, content=ended.content, is_error=ended.is_error, was_run=was_run)
+    return structs.replace(begun, content=ended.content, is_error=ended.is_error, was_run=was_run)
 
 
 def _identify(call: RecordedCall) -> tuple[str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
+
+from msgspec import Struct
 
 from bubbot.texts import SILENT_MARK
 
@@ -22,8 +23,7 @@ CONTRACT_RULES = (
 """The rules for every model; features add rules about their tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptSettings:
+class PromptSettings(Struct, frozen=True):
     """The owner's choices: the bot's name and persona (empty: the default one)."""
 
     name: str = "bubbot"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.ports.inbox import InboxReader, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
@@ -20,8 +19,7 @@ from bubbot.tape.store import ForkRecord, TapeStore
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWork:
+class OpenWork(Struct, frozen=True):
     """The open work of an earlier process.
 
     Attributes:
@@ -35,8 +33,7 @@ class OpenWork:
     changes: tuple[TapeChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptedTurn:
+class InterruptedTurn(Struct, frozen=True):
     """A turn whose fork was merged after its process ended.
 
     Attributes:

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.errors import (
     BubbotError,
@@ -74,8 +74,7 @@ from bubbot.tape.withheld import reading_for_model
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerSettings:
+class RunnerSettings(Struct, frozen=True):
     """The limits of a turn.
 
     Attributes:
@@ -103,8 +102,7 @@ MAX_REMEMBERED_TAPES = 1000
 """Tapes whose stored prompt and tools a process remembers; it looks for those of others again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _StoredDigests:
+class _StoredDigests(Struct, frozen=True):
     """Digests of the system prompt and the tool schemas that the tape already stores."""
 
     system: str = ""

@@ -10,7 +10,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import tzinfo
 from functools import partial
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from bubbot.concurrency import is_being_cancelled
 from bubbot.errors import (
@@ -133,8 +134,7 @@ async def ignore_notice(_channel: str, _outbound: Outbound) -> None:
     """Send nothing, for bots without notices between turns."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionDeps:
+class SessionDeps(Struct, frozen=True):
     """The dependencies that every session shares.
 
     Attributes:
@@ -160,14 +160,14 @@ class SessionDeps:
     leases: SessionLease
     deliver: Callable[[str, OutboxMessage], Awaitable[None]]
     on_preview: PreviewCallback = ignore_preview
-    texts: Texts = field(default_factory=Texts)
-    sources: Mapping[str, TurnSource] = field(default_factory=dict)
+    texts: Texts = msgspec.field(default_factory=Texts)
+    sources: Mapping[str, TurnSource] = msgspec.field(default_factory=dict)
     intake: TakesAttachments | None = None
     gate: TurnGate | None = None
     notify: Callable[[str, Outbound], Awaitable[None]] = ignore_notice
     around_turn: Sequence[AroundTurn] = ()
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
-    agents: AgentDirectory = field(default_factory=OnlyTheBot)
+    agents: AgentDirectory = msgspec.field(default_factory=OnlyTheBot)
 
 
 class SessionRuntime:
@@ -819,8 +819,7 @@ async def _record_denial(turn: Turn, error: ModelCallDenied) -> TurnOutcome:
     return TurnOutcome("failed", turn.texts.format_commands(error.notice))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
+class _Reply(Struct, frozen=True):
     """A text with files and buttons; `accepted` is the first answered inbound."""
 
     text: str

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from bubbot.ports.agents import writer_of
 from bubbot.ports.model import ToolCall
 from bubbot.tape import entry as make
@@ -27,8 +29,7 @@ from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 
-@dataclass(frozen=True, slots=True)
-class LastTurn:
+class LastTurn(Struct, frozen=True):
     """A turn on the tape; `entries` are the first and the last id that it wrote."""
 
     turn: str
@@ -62,8 +63,7 @@ class LastTurnView:
         return LastTurn(str(turn), ended.status, (min(first, start.id), end.id))
 
 
-@dataclass(frozen=True, slots=True)
-class TurnTokens:
+class TurnTokens(Struct, frozen=True):
     read: int = 0
     written: int = 0
 
@@ -88,8 +88,7 @@ class TurnTokensView:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(Struct, frozen=True):
     """A call of a tool, and its result.
 
     Attributes:
@@ -127,8 +126,7 @@ def find_fit(step: JsonObject) -> JsonObject:
     return fit if isinstance(fit, Mapping) else EMPTY_OBJECT
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """A call of a model.
 
     Attributes:
@@ -242,8 +240,7 @@ class StepRecord:
         return usage if isinstance(usage, Mapping) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
+class TurnRecord(Struct, frozen=True):
     """A turn.
 
     Attributes:

@@ -14,11 +14,12 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.formatting import clean, replace_controls
 from bubbot.packages import requirements_command
@@ -81,8 +82,7 @@ class SandboxUnusable(Exception):
     """No program can run; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramLimits:
+class ProgramLimits(Struct, frozen=True):
     """The limits of a program.
 
     Attributes:

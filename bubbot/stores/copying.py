@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from msgspec import Struct
+
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.ports.progress import OnProgress, report_each
 from bubbot.stores.names import DatabaseRows, TapeNameRow, name_fact, tape_names
@@ -65,8 +67,7 @@ def _older(tape: TapeNameRow, event: str) -> ConfigError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CopyCounts:
+class CopyCounts(Struct, frozen=True):
     """What was copied.
 
     Attributes:

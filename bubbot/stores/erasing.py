@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from bubbot.errors import EntryNotFound
 from bubbot.stores.names import SELECT_FIRST, SELECT_NAME_FACT, parse_name_fact
@@ -124,8 +125,7 @@ async def count_erasable(fetch: Fetch, archive: str) -> int:
     return len((await _find_targets(fetch, [archive], ())).ids[archive])
 
 
-@dataclass(frozen=True)
-class _ErasureTargets:
+class _ErasureTargets(Struct, frozen=True):
     """The scope of an erasure: ids of entries by tape, and the archives that lose their blobs."""
 
     ids: dict[str, set[int]]

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bubbot.errors import EntryInvalid
@@ -112,8 +113,7 @@ class ImportProblem:
     raw: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ImportResult:
+class ImportResult(Struct, frozen=True):
     """The content of a file.
 
     Attributes:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.store import PositionedEntry
 from bubbot.tape.chain import chain_value, content_digest
@@ -46,8 +48,7 @@ def microseconds(at: datetime) -> int:
     return (at - UNIX_EPOCH) // _MICROSECOND
 
 
-@dataclass(frozen=True, slots=True)
-class StoredContent:
+class StoredContent(Struct, frozen=True):
     """The part of a row that does not depend on its place: the texts, their salt and their digest."""
 
     payload: str

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum, auto
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.stores.rows import StoredContent, encode_content, from_row, to_row
@@ -107,8 +109,7 @@ class _Plan:
         return from_row(name, found) if isinstance(found, tuple) else found
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What a job reads, so that its group reads it together with what the others need.
 
     Attributes:

@@ -15,6 +15,7 @@ from tests.e2e import forked
 from tests.e2e.bot import entries, run, sentence
 from tests.e2e.daemon import Daemon, configure, running
 from tests.e2e.key_server import KEY, key_server
+from tests.e2e.kill_talk import BARE
 from tests.e2e.platforms import OnDiscord, OnTelegram, Platform, counted
 from tests.fakes.botapi.server import Server as BotApi
 from tests.fakes.discordapi.server import Server as DiscordApi
@@ -152,10 +153,15 @@ async def test_a_bot_released_to_deliver_does_what_was_left_open(tmp_path: Path)
             await daemon.kill()
         fine(other, "restore", str(backup))
         fine(other, "restore", "--release", "--deliver")
+
+        def answered() -> list[str]:
+            """Return what was said but for the preview of a killed bot, which came after the backup."""
+            return [text for text in telegram.answers(ada) if text != BARE]
+
         async with running(other):
-            await telegram.until(lambda: telegram.answers(ada) == ["Slowly: a slow one"], 60)
+            await telegram.until(lambda: answered() == ["Slowly: a slow one"], 60)
             await telegram.quiet()
-        assert telegram.answers(ada) == ["Slowly: a slow one"]
+        assert answered() == ["Slowly: a slow one"]
 
 
 RECOMMENDED = """

@@ -8,7 +8,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -293,7 +292,7 @@ class TestMemory:
     @report("nanobot #4044")
     async def test_a_question_of_the_bot_is_there_when_it_is_answered(self, number: str, tmp_path: Path) -> None:
         persona = "Be kind. " * 300  # most of what the model holds
-        compose = replace(Options().compose, prompt=PromptSettings("bubbot", persona))
+        compose = structs.replace(Options().compose, prompt=PromptSettings("bubbot", persona))
         assert isinstance(compose, ContextPolicy)
         steps = [*[says("noted")] * 20, says("Shall I water the roses?"), says("ok")]
         model = Played(*steps, traits=ModelTraits(context_tokens=3_000))

@@ -7,9 +7,10 @@ effect and one column for each kind of caller.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from bubbot.ports.channel import Role
 from bubbot.ports.turn import EntryRef
@@ -123,8 +124,7 @@ RULES: Mapping[EffectRow, Mapping[CallerColumn, Rule]] = MappingProxyType(
 """The table. That a member's role may use the tool at all is checked before; reading other chats needs a grant there."""
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedGrant:
+class MatchedGrant(Struct, frozen=True):
     """A grant that covers a call.
 
     Attributes:
@@ -136,8 +136,7 @@ class MatchedGrant:
     is_exact: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CallFacts:
+class CallFacts(Struct, frozen=True):
     """What a decision rests on.
 
     Attributes:
@@ -178,8 +177,7 @@ class CallFacts:
         return not self.cost or self.is_opened or self.spent + self.cost <= MAX_BITS
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What happens to a call, and why.
 
     Attributes:

@@ -10,7 +10,7 @@ from dataclasses import replace as replace_fields
 from hashlib import sha256
 from typing import TypeAlias
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, structs
 from msgspec.structs import replace
 
 from bubbot.arguments.fields import Args, write_given
@@ -75,8 +75,7 @@ FindJobGrants: TypeAlias = Callable[[Turn], Sequence[Allowance]]
 """Return what the job of a turn may do; nothing if it is no turn of a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingCall:
+class WaitingCall(Struct, frozen=True):
     """A call that needs a yes.
 
     Attributes:
@@ -271,7 +270,7 @@ class CallGate:
         decision = decide(facts)
         acts = facts.effect.kind is EffectKind.OUTSIDE or facts.effect.power is Power.FOLDERS
         if acts and not await self._service.may_act():
-            await self._record(call, digest, facts, replace_fields(decision, verdict=Verdict.REFUSE, grant=None))
+            await self._record(call, digest, facts, structs.replace(decision, verdict=Verdict.REFUSE, grant=None))
             raise ToolRefused(
                 f"{call.tool.name} was not run: this bot is a copy that was restored from a backup, and acts on nothing "
                 "until its owner releases it. Go on without it, and say so."
@@ -283,7 +282,7 @@ class CallGate:
                     f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is still "
                     "wanted, call it again: a person is asked anew."
                 )
-            allowed = replace_fields(decision, verdict=Verdict.RUN, grant=None)
+            allowed = structs.replace(decision, verdict=Verdict.RUN, grant=None)
             await self._record(call, digest, facts, allowed, approved.asked.id)
             approved.begun.add(made.id)
             return None

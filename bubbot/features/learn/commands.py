@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
@@ -35,8 +34,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tool import READS_PEOPLE
 
 
-@dataclass(frozen=True, slots=True)
-class LearnOptions:
+class LearnOptions(Struct, frozen=True):
     """What the command gets.
 
     Attributes:

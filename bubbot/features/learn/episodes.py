@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.errors import BubbotError
 from bubbot.features.learn.rewards import Reward
 from bubbot.ports.model import ModelRequest
@@ -65,8 +67,7 @@ class EpisodeStep:
         return written.get("role") == "assistant" and called == [call.id for call in earlier.calls]
 
 
-@dataclass(frozen=True, slots=True)
-class Subtask:
+class Subtask(Struct, frozen=True):
     """A part of a turn that a model worked on apart from it.
 
     Attributes:
@@ -84,8 +85,7 @@ class Subtask:
     inherited: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeTurn:
+class EpisodeTurn(Struct, frozen=True):
     """A turn of an episode.
 
     Attributes:
@@ -117,8 +117,7 @@ class EpisodeTurn:
         return all(later.goes_on_from(step) for step, later in pairwise(self.steps))
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOutTurn:
+class LeftOutTurn(Struct, frozen=True):
     """A turn that is not used, or a part of one.
 
     Attributes:

@@ -7,8 +7,9 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bubbot.command import Caller, command
 from bubbot.errors import CommandFailed, CommandRefused, ValueInvalid
@@ -64,8 +65,7 @@ LOOK_SECONDS = 60.0
 """How long a list of tools counts before a call looks at it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class McpRules:
+class McpRules(Struct, frozen=True):
     """What the service goes by.
 
     Attributes:

@@ -8,10 +8,11 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError
 from bubbot.features.skills.document import SKILL_FILE, SkillDocument, read_document
@@ -35,8 +36,7 @@ Stamp: TypeAlias = tuple[tuple[str, int, int, int, int, int], ...]
 """What tells cheaply that files have changed: of each file and folder its name, device, inode, bytes, and times of change of content and inode."""
 
 
-@dataclass(frozen=True, slots=True)
-class SkillFolder:
+class SkillFolder(Struct, frozen=True):
     """A folder of a skill as it was read.
 
     Attributes:

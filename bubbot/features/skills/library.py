@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
+
+from msgspec import structs
 
 from bubbot.errors import ConfigError, ValueInvalid
 from bubbot.features.skills.document import SKILL_FILE, is_skill_name
@@ -92,7 +93,7 @@ class SkillLibrary:
             return known
         self._read.pop(folder, None)
         self._check_name(folder)
-        found = replace(read_folder(folder), contents={})
+        found = structs.replace(read_folder(folder), contents={})
         if found.is_settled:
             self._read[folder] = found
         return found

@@ -8,9 +8,11 @@ their ids (`view.withheld`), so that it can be rebuilt without the other tapes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.errors import AccessError
 from bubbot.ports.turn import Turn
@@ -42,8 +44,7 @@ async def find_no_heads(turn: Turn, sessions: Mapping[str, str]) -> Mapping[str,
     return dict.fromkeys(sessions, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class TapeCopy:
+class TapeCopy(Struct, frozen=True):
     """An entry, and the entries of other tapes that it is made of, as id ranges by tape."""
 
     entry: TapeEntry

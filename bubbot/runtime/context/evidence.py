@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+from msgspec import Struct
+
 from bubbot.errors import AccessError
 from bubbot.formatting import clean_label
 from bubbot.ports.agents import writer_of
@@ -116,8 +119,7 @@ def _quote_words(words: str) -> str:
     return escape_tags(quote_text(words if len(words) <= MAX_QUOTED_CHARS else f"{words[: MAX_QUOTED_CHARS - 1]}…"))
 
 
-@dataclass(frozen=True, slots=True)
-class QuotableEntries:
+class QuotableEntries(Struct, frozen=True):
     """Entries of one tape that may still be quoted.
 
     Attributes:
@@ -125,8 +127,8 @@ class QuotableEntries:
         corrections: the newest correction of each, by its id.
     """
 
-    entries: Mapping[int, TapeEntry] = field(default_factory=dict)
-    corrections: Mapping[int, TapeEntry] = field(default_factory=dict)
+    entries: Mapping[int, TapeEntry] = msgspec.field(default_factory=dict)
+    corrections: Mapping[int, TapeEntry] = msgspec.field(default_factory=dict)
 
 
 async def read_quotable(tape: TapeHandle, name: str, spans: Sequence[Span], head: int | None = None) -> QuotableEntries:

@@ -8,7 +8,8 @@ of that chat in that turn. Of any other anchor only its name is quoted, and not 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.runtime.context.selectors import is_in_context
 from bubbot.runtime.turns import StepRecord
@@ -26,8 +27,7 @@ MAX_SOURCES = 1_000
 """Entries that the model was shown, at most, for its words to be checked."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnchorQuotation:
+class AnchorQuotation(Struct, frozen=True):
     """An anchor of another tape, as far as it may be quoted.
 
     Attributes:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from bubbot.errors import AccessError, EntryInvalid, ModelCallDenied
 from bubbot.formatting import clean
 from bubbot.ports.session_names import keep_session
@@ -49,8 +51,7 @@ _SEARCHED = (Kind.MESSAGE, Kind.ANCHOR)
 _PURPOSE = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryText:
+class MemoryText(Struct, frozen=True):
     """The memory that a chat is shown, as text.
 
     Attributes:
@@ -114,8 +115,7 @@ async def read_no_session(turn: Turn, session: str) -> TapeHandle:
     raise AccessError(f"{turn.session} may not read {session}")
 
 
-@dataclass(frozen=True, slots=True)
-class StrategySources:
+class StrategySources(Struct, frozen=True):
     """What the ports of a strategy reach.
 
     Attributes:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 
 import psycopg
+from msgspec import Struct
 from psycopg import sql
 
 from bubbot.errors import StoreUnavailable
@@ -150,8 +150,7 @@ ALTER ROLE {role} SET default_transaction_read_only = on;
 _WRITERS_OF_LARGE_OBJECTS = "lo_create(oid), lo_creat(integer), lo_from_bytea(oid, bytea), lo_open(oid, integer), lo_put(oid, bigint, bytea), lo_unlink(oid)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredGrants:
+class StoredGrants(Struct, frozen=True, kw_only=True):
     """Which facts say what auditors may see. Each has `channel`, `id` and, but for the end of all grants, `session`.
 
     Attributes:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.guard import guard_strategy
 from bubbot.app.reading import head_finder
@@ -564,7 +565,7 @@ async def test_a_fold_that_fails_is_named_in_the_record_too(memory_store: TapeSt
 
     chosen = options(None)
     strategies = OWN_STRATEGIES.extend(["brief"], lambda _: guard_strategy(ContextStrategy("brief", fail)))
-    chosen = replace(chosen, compose=replace(chosen.compose, strategies=strategies))
+    chosen = replace(chosen, compose=structs.replace(chosen.compose, strategies=strategies))
     async with running(memory_store, Played(says("done")), chosen) as bench:
         await bench.say("hello")
         (step,) = await bench.events("loop.step")

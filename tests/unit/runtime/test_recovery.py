@@ -254,7 +254,7 @@ async def test_a_request_for_a_message_before_an_answer_does_not_end_with_that_a
         recovered = await bench.find_open_work()
         apart = [replace(owed, interrupted_turn="") for owed in recovered.inbounds]
         async with asyncio.timeout(WAIT):
-            for one in bench.line.resume(replace(recovered, inbounds=tuple(apart))):
+            for one in bench.line.resume(structs.replace(recovered, inbounds=tuple(apart))):
                 await one
         assert len(bench.requests) == 3
         assert {request.messages[-1]["role"] for request in bench.requests} <= {"user", "tool"}

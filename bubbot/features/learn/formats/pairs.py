@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError
 from bubbot.features.learn.episodes import EpisodeTurn, Subtask
@@ -21,8 +22,7 @@ from bubbot.features.learn.formats.reader import (
 from bubbot.ports.model import ToolSpec
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPair:
+class AnswerPair(Struct, frozen=True):
     """What was shown, the answer that was chosen, and one that was not.
 
     Attributes:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from bubbot.features.learn.episodes import EpisodeTurn
 from bubbot.features.learn.formats.reader import ReadsFormat
 from bubbot.ports.people import Purpose
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeHead:
+class EpisodeHead(Struct, frozen=True):
     """What is known of an episode before its turns.
 
     Attributes:
@@ -62,8 +62,7 @@ class FormatWriter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ExportFormat:
+class ExportFormat(Struct, frozen=True):
     """A format of exports.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from bubbot.features.learn.settings import LearnSettings
 from bubbot.tape.store import TapeStore
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from bubbot.features.learn.weights.turns import RewardedTurns
 
 
-@dataclass(frozen=True, slots=True)
-class WeightsOptions:
+class WeightsOptions(Struct, frozen=True):
     """What the commands of a shell get.
 
     Attributes:

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ConfigError, ValueInvalid
@@ -51,8 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WeightsRules:
+class WeightsRules(Struct, frozen=True):
     """What the service goes by.
 
     Attributes:

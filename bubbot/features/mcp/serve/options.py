@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bubbot.features.mcp.serve.results import AskSendArgs, MessageState
 from bubbot.features.mcp.serve.views import TapeViews
@@ -13,8 +14,7 @@ from bubbot.ports.asgi import AsgiApp, FindClient
 from bubbot.tape.references import ReferenceRegistry
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
+class ServeOptions(Struct, frozen=True):
     """What `bubbot mcp serve` gets.
 
     Attributes:

@@ -213,7 +213,7 @@ def paced(bench: Bench, **tables: PersonLimitSettings) -> list[str]:
 
     table = {(scope, "each"): rate for scope, rate in tables.items()}
     pace = RateGate(RateLimiter(table, SteppingClock(step=timedelta(0)), UTC), Texts(), tell)
-    bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app.deps, gate=pace))
+    bench.app.reload({bench.channel.name: bench.line.link}, structs.replace(bench.app.deps, gate=pace))
     return told
 
 
@@ -248,7 +248,7 @@ async def test_a_refusal_does_not_outlive_the_rate(memory_store: InMemoryStore) 
         paced(bench, user=PersonLimitSettings(per_hour=1))
         assert (await bench.say("one")).status == "answered"
         assert (await bench.say("two")).status == "failed"
-        bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app.deps, gate=None))
+        bench.app.reload({bench.channel.name: bench.line.link}, structs.replace(bench.app.deps, gate=None))
         assert (await bench.say("three")).status == "answered"
 
 
@@ -313,7 +313,7 @@ async def test_under_load_messages_wait_in_order_and_their_chats_are_told_once()
         async def tell(_: str, outbound: Outbound) -> None:
             told.append((outbound.chat, outbound.text))
 
-        bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app.deps, notify=tell))
+        bench.app.reload({bench.channel.name: bench.line.link}, structs.replace(bench.app.deps, notify=tell))
         chats = [f"c{number}" for number in range(40)]
         turns = [await bench.post(chat, chat=chat) for chat in chats]
         results = [await turn for turn in turns]
