@@ -52,7 +52,7 @@ IDLE_SECONDS = 60.0
 REFRESH_SECONDS = 2.0
 """Seconds between two looks for what is new or erased."""
 NEWEST_SHARED_ENTRIES = 20_000
-"""The newest entries of a tape with facts about all sessions among which those about granted ones are copied."""
+"""How many of the newest entries of a shared tape are searched for facts about granted sessions to copy."""
 LIMITS = ProgramLimits(seconds=3_600, memory_bytes=2 << 30, processes=64)
 LENGTH_BYTES = 4
 MAX_ANSWER_BYTES = 64 << 20

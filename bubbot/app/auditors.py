@@ -21,7 +21,7 @@ MakePages: TypeAlias = Callable[[TapeStore], Pages]
 
 
 class AuditedPages:
-    """The pages of the owner, and for auditors what else answers them. See `Pages`."""
+    """Answers owners with their own pages, and auditors through `answer_auditor`. See `Pages`."""
 
     def __init__(self, pages: Pages, answer_auditor: Callable[[PageRequest], Awaitable[PageAnswer]]) -> None:
         """Set the pages of the owner, and what answers an auditor."""

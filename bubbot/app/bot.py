@@ -608,7 +608,7 @@ def _join_others(
     projections: ProjectionRunner,
     lessons: ModelLessons,
 ) -> None:
-    """Share the turns, and let what is no projection follow what other processes write."""
+    """Begin to share the turns, and reload lessons and windows, which are no projections, after other processes wrote."""
     if workers is not None:
         workers.begin(runtime, leases)
     projections.watch(MODELS_TAPE, lessons.load)

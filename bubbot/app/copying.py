@@ -166,7 +166,7 @@ class FileTapes:
             raise ConfigError(f"{left[0]} is there already: name a new folder or file to copy to, or move it away")
 
     def _put_in_place(self, folder: Path, newest: list[str]) -> None:
-        """Move database and index; what other databases left behind in the folder is derived, and goes."""
+        """Delete the indexes of earlier databases, which are derived, and move index and database into place, the database last."""
         sync_tree(folder)
         self._refuse_existing()
         home = Home(self.path.parent)

@@ -160,7 +160,7 @@ def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
 
 
 def _learn_options(settings: Settings) -> LearnOptions:
-    """Return the settings of exports with what rebuilds requests, and what knows consents and judgements in the tapes of a home."""
+    """Return the settings of exports, the strategies that rebuild requests, and the readers of consents and judgements."""
     # Imported here: exports are for one command of many.
     from bubbot.app.installed import load_strategies
     from bubbot.features.access.links import AccountLinks

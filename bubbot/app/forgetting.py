@@ -29,7 +29,7 @@ async def try_forgetting(store: TapeStore, home: Home, workspace: str, reference
 async def finish_forgetting(
     store: TapeStore, home: Home, workspace: str, references: ReferenceRegistry | None = None
 ) -> None:
-    """Forget the people of whom a fact says so, and who are not forgotten yet. This process holds the home's lock.
+    """Carry out the recorded wishes to be forgotten that are still open. The caller holds the home's lock.
 
     Args:
         workspace: the label in the names of tapes.

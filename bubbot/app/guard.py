@@ -60,7 +60,7 @@ from bubbot.tool import RerunModel, Tool, Toolbox
 log = logging.getLogger(__name__)
 
 _SHARED_EVENTS = ("context/cut", "context/recalled")
-"""Events of bubbot's strategies that a strategy made of one of these writes, too."""
+"""Events of bubbot's strategies that a package's strategy may also write, since it may be built on one of these."""
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 T = TypeVar("T")

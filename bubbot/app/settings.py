@@ -127,7 +127,7 @@ def _find_problems(settings: Settings) -> Iterator[SettingProblem]:
 
 
 def _find_agent_problems(settings: Settings) -> Iterator[SettingProblem]:
-    """Find what agents name and there is not, and names and places that two of them have."""
+    """Find strategies and memory views of agents that do not exist, and names and places that two agents share."""
     taken, keepers = dict.fromkeys((fold_text(settings.bot.name), BOT_SPEAKER), "the bot itself"), dict[str, str]()
     agents = settings.section(AgentsSettings).named
     taken |= {name: f"[agents.{name}]" for name in agents}
@@ -164,7 +164,7 @@ def _describe_unknown_view(name: str, settings: Settings) -> str:
 
 
 def _find_view_problems(memory: MemorySettings) -> Iterator[SettingProblem]:
-    """Find the memory views and the packages' strategies that are named and that there are not."""
+    """Find configured memory views and strategies of packages that do not exist."""
     strategies = {name: view.strategy for name, view in memory.views.items() if view.strategy}
     if memory.view in (ZONES_VIEW, *memory.views) and not strategies:
         return

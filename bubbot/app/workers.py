@@ -213,7 +213,7 @@ class ChatWorkers:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def receive(self, channel: Channel, run: Callable[[], Awaitable[None]]) -> None:
-        """Receive on a channel. One process at a time asks a platform for news; all take what platforms and clients bring."""
+        """Receive on a channel. One process at a time polls a platform; webhooks and terminals are served by every process."""
         if self.jobs.is_local(channel.name) or isinstance(channel, SupportsWebhook):
             await run()
             return
@@ -328,9 +328,9 @@ class ChatWorkers:
         return is_taken
 
     async def _take_lease(self, session: str) -> bool:
-        """Have the lease of a session; return true if another process may have had it until now.
+        """Hold the lease of a session; return true if another process may have held it until now.
 
-        What is remembered of the session is forgotten then.
+        If so, drop the session from memory.
         """
         assert self._runtime is not None
         assert self._leases is not None

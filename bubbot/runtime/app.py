@@ -151,7 +151,7 @@ class AppRuntime:
         return answer is not None and answer.get("stopped") is True
 
     async def find_activity(self, session_id: str) -> tuple[bool, int]:
-        """Return what `session_activity` does, of whatever process has the session."""
+        """Return `session_activity`, from the process that has the session if this one does nothing for it."""
         here = self.session_activity(session_id)
         if any(here) or self._requests is None:
             return here
@@ -173,7 +173,7 @@ class AppRuntime:
         return (session.is_running, session.queue_length) if session else (False, 0)
 
     def is_answering_person(self, session_id: str) -> bool:
-        """Return true if a turn of this session is running that no agent asked for: a person's word comes before those."""
+        """Return true if a turn of this session is running that is neither a call between agents nor a step of a task."""
         session = self._sessions.get(session_id)
         return session is not None and session.is_answering_person
 

@@ -310,7 +310,7 @@ class RequestComposer:
             return False
 
     async def hand_off(self, turn: Turn, owner: str) -> list[str]:
-        """Let the chat's strategy open a new window, else the one that does so for all others; return what people are told."""
+        """Let the chat's strategy open a new window; if it cannot or fails, `handoff_selector`. Return the notices for people."""
         settings, source, told = self._settings, await self._build_handoff_input(turn), list[str]()
         chosen = await self._choose_selector(turn, ModelTraits(context_tokens=source.context_tokens))
         for selector in dict.fromkeys([chosen, settings.handoff_selector]):

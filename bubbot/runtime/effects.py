@@ -329,10 +329,10 @@ class AttemptRecord:
         return None
 
     def _can_answer(self, recorded: RecordedCall, call: ToolInvocation) -> bool:
-        """Return true if a call without a begin must not simply run again.
+        """Return true if a recorded call without a begin answers this one, which then does not simply run again.
 
-        A turn's model has seen what the attempt did: if it reads again, it wants the current state, and it may retry
-        what can be undone. A sub-task starts over and knows nothing.
+        A turn's model has seen what the attempt did: if it reads again, it wants the current state, and an inside call
+        without a result may run again. A sub-task starts over and has seen nothing, so that results answer its reads, too.
         """
         if call.turn.is_subtask:
             return recorded.content is not None or call.tool.effect.kind is not EffectKind.READ
@@ -346,7 +346,6 @@ class AttemptRecord:
         """Answer a call from its record; None if it did not happen, so that it runs now.
 
         Args:
-            recorded: its record.
             run: runs the call if needed.
             may_repeat: the call may run again under its key.
 
@@ -430,7 +429,7 @@ async def read_fork_record(
     continued_by: str,
     on_answered: OnAnswered | None = None,
 ) -> AttemptRecord:
-    """Return what forks of a tape did, one of which went on with the one before, for the fork that goes on with the last.
+    """Return the record of a chain of forks, each of which continued the one before, for the fork that continues the last.
 
     A call that a fork repeated counts once, with its newest begin and its newest result.
 

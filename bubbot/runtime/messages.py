@@ -281,7 +281,6 @@ async def find_sent(tape: TapeHandle, outbox: str, messages: Collection[str], se
         tape: reads the outbox.
         outbox: the outbox tape of the messages.
         messages: the platform's ids; the result lacks those that are not found.
-        session: the session.
     """
     sent: dict[str, TapeEntry] = {}
     for limit in SENT_SEARCH_LIMITS:

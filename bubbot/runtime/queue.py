@@ -95,7 +95,7 @@ class MessageQueue:
         return sum(not is_overtaking(item.accepted.inbound) for item in waiting)
 
     def add(self, item: QueuedMessage | TapeChange) -> None:
-        """Add an item at the end; that with which the bot itself goes on waits behind what people write."""
+        """Add an item at the end; calls of agents and steps of tasks that wait there stay behind any other item."""
         calls: list[QueuedMessage | TapeChange] = []
         while self._items and not _gives_way(item) and _gives_way(self._items[-1]):
             calls.append(self._items.pop())

@@ -27,7 +27,7 @@ from bubbot.tool import EffectKind
 UNKNOWN_SENDER = "?"
 """Stands for the id of a person who is not known, and so allows nothing; no platform uses it."""
 NOT_RECORDED = "not recorded: in this replay nothing runs, and the turn that is replayed made no such call"
-"""The answer to a call that the record does not have. So no effect happens again, and no other one either."""
+"""The answer to a call that the record does not have: a replay runs no tool, and so has no effects."""
 MAX_SHOWN_ELSEWHERE = 1_000
 """Parts of other tapes, such as versions of a memory, of which it is remembered who speaks in them."""
 PAGE_ENTRIES = 500
@@ -35,7 +35,7 @@ PAGE_ENTRIES = 500
 
 
 class SpeakerFinder:
-    """Finds the people whose words turns of one tape have, and who has to allow what is done with them.
+    """Finds the people whose words the turns of one tape hold, and who have to allow their use.
 
     It reads the tape once, in its order, and keeps of each entry only who speaks in it.
     """
@@ -65,11 +65,12 @@ class SpeakerFinder:
         return finder
 
     async def find(self, turn: TurnRecord) -> set[Account] | None:
-        """Find the people whose messages and memory the models of a turn were shown, and whom those quote.
+        """Find the people whose messages and memory the models of a turn were shown, and whom these quote.
 
-        If the models were shown a summary, or the result of a call, or a command answered, nobody knows whose words are in it: then
-        it is everybody who had spoken on the tape. The person at the terminal is not among them. None if it is not known who spoke:
-        the models were shown another chat, a tool or a command told an owner of others, what they were shown was not recorded, or what the turn answers is gone.
+        A summary, the result of a call or the answer of a command may hold anybody's words: if there is one, return everybody who
+        had spoken on the tape. Return None if the speakers are unknown: the models were shown another chat, a tool or a command
+        told an owner about other people, it is not recorded what was shown, or a message that the turn answers is gone. The person
+        at the terminal does not count.
         """
         last = turn.entries[-1].id
         elsewhere: dict[str, list[Span]] = {}
@@ -101,7 +102,7 @@ class SpeakerFinder:
         return _without_terminal(self._everybody[place - 1][1] if place else ())
 
     def _find_asking(self, turn: TurnRecord) -> set[Account] | None:
-        """Return who wrote what a turn answers, and whom that quotes; None if it is gone. A command is no message on its tape."""
+        """Return the senders of the inbounds that a turn answers, commands included, and whom these quote; None if one is gone."""
         people = set[Account]()
         for entry in turn.entries:
             accounts = self._asking.get(entry.id, frozenset())
@@ -123,7 +124,7 @@ class SpeakerFinder:
         return known
 
     async def _read_asking(self, entries: Iterable[TapeEntry]) -> list[tuple[int, tuple[str, int], JsonObject | None]]:
-        """Return what turns that begin or go on in these entries answer: the entry, the place, and the message; None if it is gone."""
+        """List the inbounds that these entries begin or join to a turn: entry, place (inbox tape, id), and data; None if it is gone."""
         facts = [(entry.id, TurnStart.try_of(entry) or TurnJoined.try_of(entry)) for entry in entries]
         named = [(each, (str(name), int(number))) for each, fact in facts if fact for name, number in fact.inbounds]
         numbers: dict[str, list[Span]] = {}

@@ -132,7 +132,7 @@ class InputRouter:
         return routed
 
     def stops_tasks(self, inbound: Inbound) -> bool:
-        """Return true for a command that a person types and that waits for no turn with which a task goes on."""
+        """Return true for a command that a person types, and that stops a running step of a task instead of waiting for it."""
         if not (inbound.is_typed and holds_command(inbound)):
             return False
         name = _read_name(inbound.text)

@@ -213,7 +213,7 @@ class SessionRuntime:
 
     @property
     def is_answering_person(self) -> bool:
-        """True if a turn is running with which neither an agent asks another one nor a task goes on."""
+        """True if a turn is running that is neither a call between agents nor a step of a task."""
         return any(message.accepted.inbound.origin not in (AGENT_ORIGIN, TASK_ORIGIN) for message in self._current)
 
     @property
@@ -767,7 +767,7 @@ def _calls_ended(calls: Sequence[QueuedMessage]) -> TapeEntry:
 
 
 def _ends_calls(turn: Turn, status: Status) -> bool:
-    """Return true if what agents still ask each other ends with a turn: it was stopped, or the conversation is another one."""
+    """Return true if a turn ends the waiting calls between agents: by a stop, a reset, or a typed command that opened a window."""
     if status == "stopped" or turn.tape.is_reset:
         return True
     commands = [accepted.inbound for accepted in turn.inbounds if holds_command(accepted.inbound)]

@@ -258,10 +258,10 @@ class ShownTexts:
     def weigh_query(self, query: str, earlier: int = 0, receiver: Receiver | None = None) -> float | None:
         """Return how many bits the choice of a query's words reveals; None if a word occurs nowhere.
 
-        A word of a page costs the logarithm of the number of words, and so does one that the receiver itself wrote. What
-        other tools gave does not count: a private word may be told to nobody else, however few bits choose it. Words of the answered message are free in the first
-        query, and cost something in further ones or out of order. All must be spelled as they occur, or the whole query
-        in lower case with single spaces.
+        A word of a page, or of the receiver's own results, costs the logarithm of the number of such words. Results of
+        other tools do not count as occurrences: their words may be private, however few bits choose one. Words of the answered
+        message are free in the first query, and cost bits in further ones or out of order. All must be spelled as they occur,
+        or the whole query in lower case with single spaces.
 
         Args:
             query: words separated by spaces.

@@ -8,9 +8,9 @@ hexadecimal, and `keyctl`: the number of this call. The exit status is that of t
 125 if the sandbox could not be made, with the reason on standard error.
 If OPTIONS has only the last two, PROGRAM is bubblewrap, which applies the filter to what it starts.
 
-What the program leaves behind is given to this process (`PR_SET_CHILD_SUBREAPER`), which ends it, also if it is in a session
-of its own. If the bot ends, this process gets SIGTERM and does the same; if this process is killed, the program is. The variable
-`BUBBOT_STARTER` is the number of the process that starts this one: it may have ended while Python began. The program does not get it.
+This process adopts the orphans of the program (`PR_SET_CHILD_SUBREAPER`), even those in sessions of their own, and kills them once
+the program has ended. If the bot ends, this process gets SIGTERM and kills them all; if this process is killed, the program is, too.
+`BUBBOT_STARTER` is the pid of the process that started this one, which may have ended while Python began. The program does not get it.
 """
 
 # ruff: noqa: PTH112, PTH123, PTH208
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def end_with(starter: int, number: int) -> None:
-    """Get this signal once the process that started this one ends; end at once if it has."""
+    """Have the kernel send this signal to this process when its parent ends; exit at once if `starter` has ended."""
     LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != starter:
         os._exit(SANDBOX_FAILED)
@@ -93,7 +93,7 @@ def adopt_orphans() -> None:
 
 
 def list_children() -> list[int]:
-    """List the processes whose parent this one is, those included that have ended and wait for it."""
+    """List the pids of the children of this process, zombies included."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             text = file.read()

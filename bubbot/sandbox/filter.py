@@ -34,13 +34,13 @@ REFUSED_WITHOUT_NAMESPACES = {
     "lremovexattr": (198, 15), "removexattrat": (466, 466), "file_setattr": (469, 469), "utime": (132, None),
     "utimes": (235, None), "futimesat": (261, None), "inotify_init": (253, None), "inotify_init1": (294, 26),
 }  # fmt: skip
-"""Calls that reach nothing outside if the program has namespaces of its own."""
+"""Calls that are refused only to programs without namespaces of their own: within these they reach nothing outside."""
 REFUSED_FOR_OTHERS_WITHOUT_NAMESPACES = {
     "prlimit64": (302, 261, 0), "sched_setaffinity": (203, 122, 0), "sched_setattr": (314, 274, 0),
     "sched_setparam": (142, 118, 0), "sched_setscheduler": (144, 119, 0), "setpriority": (141, 140, 1), "ioprio_set": (251, 30, 1),
     "utimensat": (280, 88, 1),
 }  # fmt: skip
-"""Such calls, if the argument of this index names another process, or a file: 0 means the caller, or an open file."""
+"""Such calls, refused if the argument whose index is the third number is not 0: it then names another process, or a path."""
 CALLS_WITH_MODE = {
     "chmod": (90, None, 1), "fchmod": (91, 52, 1), "fchmodat": (268, 53, 2), "fchmodat2": (452, 452, 2), "creat": (85, None, 1),
     "mknod": (133, None, 1), "mknodat": (259, 33, 2),
@@ -50,7 +50,7 @@ CALLS_THAT_OPEN = {"open": (2, None, 1), "openat": (257, 56, 2)}
 """Calls whose argument of this index has the flags, and the next one the mode of a file that is made."""
 CLONE, CLONE3, IOCTL, SOCKET, OPENAT2 = (56, 220), (435, 435), (16, 29), (41, 198), (437, 437)
 NEWEST_CALL = 469
-"""A later call may do what an earlier one is refused for. Those of another form on x86_64 (x32) have larger numbers, too."""
+"""Later calls are answered as unknown, since they may do what an earlier one is refused for; so are the larger numbers of x32 on x86_64."""
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """What the kernel calls the machines, in the order of the numbers above."""
 SET_ID_BITS = 0o6000
@@ -139,9 +139,9 @@ def _refuse_making_set_id(index: int) -> tuple[bytes, ...]:
 
 
 def _allow_sockets(*, has_network: bool, has_namespaces: bool) -> tuple[bytes, ...]:
-    """Allow those of the internet if somebody else's are reachable, those of files in a namespace of one's own; else none.
+    """Allow internet sockets in the bot's network, internet and UNIX sockets in namespaces without it, and otherwise none.
 
-    A socket with a path or a name may be one of the bot, of docker, of a bus. Other kinds reach the kernel or the machine's host.
+    In the bot's network a UNIX socket could reach the bot, docker or a bus. Other kinds reach the kernel or the machine's host.
     """
     kinds = (INET, INET6) if has_network else (UNIX, INET, INET6) if has_namespaces else ()
     jumps = [_step(_JUMP_IF_EQUAL, kind, len(kinds) - position) for position, kind in enumerate(kinds)]

@@ -147,7 +147,7 @@ class ApprovalCommands:
         return "\n".join([*lines, *format_grants(rows, len(grants), caller.texts)])
 
     async def take_back(self, caller: Caller, number: int, session: str) -> str:
-        """Take a grant back in a chat: an owner any in a direct chat, who may allow here those of this chat."""
+        """Take a grant back: any for an owner in a direct chat, else one of this chat for the role that may allow calls."""
         service, decider = self.service, Decider.of_caller(caller)
         grant = service.state.by_number.get(number)
         is_here = grant is not None and grant.fact.session == session

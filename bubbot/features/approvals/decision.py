@@ -81,9 +81,9 @@ class CallerColumn(StrEnum):
 class Rule(StrEnum):
     """What a cell of the table says.
 
-    `grant_…`: a grant that covers the call lets it run. `exact_…`: only one for exactly what the call acts on does. The
-    rest of the word says what happens without. `budget_or_ask`: it runs in a clean turn; in a tainted one while the window
-    has told less than `MAX_BITS` by its choices, or by an exact grant.
+    `grant_…`: the call runs if a grant covers it; `exact_…`: if a grant names exactly what it acts on. The rest of the word
+    is the verdict without such a grant. `budget_or_ask`: the call runs in a clean turn; in a tainted one it runs by an exact
+    grant, or while the window has revealed at most `MAX_BITS`.
     """
 
     RUN = "run"
@@ -98,7 +98,7 @@ class Rule(StrEnum):
 
 
 MAX_BITS = 16.0
-"""What the unasked reads of a tainted window may tell others, by which of the shown addresses and words they choose."""
+"""The most bits that reads without a yes may reveal in a tainted window, by their choice among shown addresses and words."""
 
 
 RULES: Mapping[EffectRow, Mapping[CallerColumn, Rule]] = MappingProxyType(
@@ -121,7 +121,7 @@ RULES: Mapping[EffectRow, Mapping[CallerColumn, Rule]] = MappingProxyType(
         }.items()
     }
 )
-"""The table. That a member's role may use the tool at all is checked before; reading other chats needs a grant there."""
+"""The table. `decide` checks first that the role may use the tool; a tool that reads another chat checks its grant itself."""
 
 
 class MatchedGrant(Struct, frozen=True):
@@ -146,14 +146,14 @@ class CallFacts(Struct, frozen=True):
         place: where the call comes from.
         is_composed: the call reads an address that stood in nothing the model was shown.
         quote: the entry in which that address stood; None without one.
-        cost: the bits that the choice of the address or of the words of a query tells; 0 in a clean turn.
-        spent: the bits that the window has told by earlier choices that nobody was asked about.
-        is_opened: the yes that this turn goes on with was for choices at the same domain.
+        cost: the bits that the choice of the address, of a query's words and of other values reveals; 0 in a clean turn.
+        spent: the bits that earlier calls of the window revealed without a yes.
+        is_opened: the turn continues after a yes that opened the domain of this call's address.
         world: an entry with words from anywhere that the model was shown; None if there was none.
         people: an entry with words of somebody who is no owner, for the least of their roles; None if there was none.
         grant: the best grant for the call; None without one.
         was_used: an interrupted attempt of the turn used the tool to act outside, so that it may have happened.
-        may_park: a call of a job or a sub-task that is refused for want of a grant is asked for instead.
+        may_park: a call of a job or a sub-task without a grant waits for a yes instead of being refused.
     """
 
     effect: Effect
@@ -173,7 +173,7 @@ class CallFacts(Struct, frozen=True):
 
     @property
     def is_within_budget(self) -> bool:
-        """True if the call tells nothing, or the window has told so little that it may."""
+        """True if the call reveals nothing, its domain is opened, or the window stays within `MAX_BITS`."""
         return not self.cost or self.is_opened or self.spent + self.cost <= MAX_BITS
 
 
@@ -261,10 +261,10 @@ def _asker_column(role: Role, *, is_tainted: bool) -> CallerColumn:
 def _decide_alone(
     facts: CallFacts, row: EffectRow, asker: CallerColumn, of_asker: Verdict, *, is_tainted: bool
 ) -> tuple[tuple[CallerColumn, ...], Verdict, MatchedGrant | None]:
-    """Decide where nobody is there: as the table says, and never more than the person might do.
+    """Decide for a job or a sub-task, where nobody can answer.
 
-    What a job of an owner was allowed was decided when it was added, whatever it reads; a sub-task inherits what its turn
-    was shown.
+    A sub-task, and a job of a person who is not an owner, get the stricter verdict of that person and of the column
+    `NOBODY`. A job of an owner gets the latter alone: its grants were decided when it was added, whatever it reads.
     """
     verdict, grant = _apply(RULES[row][CallerColumn.NOBODY], facts, is_tainted=is_tainted)
     callers: tuple[CallerColumn, ...] = (CallerColumn.NOBODY,)

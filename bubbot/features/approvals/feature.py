@@ -43,10 +43,7 @@ class ApprovalsFeature:
         """Build it without reading anything.
 
         Args:
-            kernel: what it may use.
             settings: who may allow, and where that is asked.
-            list_tools: returns all tools.
-            find_job_grants: returns what a job may do.
         """
         self.service = ApprovalService(
             kernel.open_tape, kernel.now, os.urandom, settings, projections=kernel.projections, kernel=kernel

@@ -22,7 +22,7 @@ _OF_CARDS = models_of(ApprovalOpened, ApprovalDecided, ApprovalContinued, Answer
 def restate_approvals(
     _tape: str, entries: Sequence[TapeEntry], _person: ForgottenPerson, erased: Set[int]
 ) -> Restatement:
-    """Erase a card whole, and a grant with its revocation: without that it would hold again."""
+    """Erase all facts of a card that lost one, and the grant of an erased revocation, which would hold again."""
     cards = {entry.data["id"] for entry in entries if entry.id in erased and entry.name in _OF_CARDS}
     gone = {entry.id for entry in entries if entry.name in _OF_CARDS and entry.data["id"] in cards}
     gone |= {

@@ -66,7 +66,7 @@ TURN_START = "turn/start"
 MAX_LEFT = 500
 """The newest facts and calls among which those of an interrupted attempt are looked for."""
 MAX_ANCHORS = 100
-"""The newest anchors among which the one that opened a clean window is looked for; without one, all that was told counts."""
+"""How many of the newest anchors are searched for one that opened a clean window; without one, all checks of the tape count."""
 _SILENT_ROWS = (EffectRow.READS_OWN, EffectRow.READS_PEOPLE, EffectRow.INSIDE, EffectRow.JOBS)
 """What runs in these rows needs no fact of its own: the declared effect of the tool says why."""
 
@@ -113,10 +113,6 @@ def make_waiting(
     """Make a call that needs a yes.
 
     Args:
-        tool: its tool.
-        args: its arguments.
-        plan: what it would do.
-        decision: why it does not run.
         used_before: see `ToolInvocation`.
         is_cut_off: see `WaitingCall`.
     """
@@ -158,12 +154,12 @@ CardKey: TypeAlias = tuple[str, Verdict, bool]
 class TurnApprovals:
     """What a turn and its sub-tasks ask; metadata that they share.
 
-    It does not hold the turn: what is in the turn and holds it leaves both to the garbage collector.
+    It must not refer to the turn: only the garbage collector would free such a cycle.
 
     Attributes:
         cards: those that are not written yet.
         asked: the ids of cards by the digests of their calls.
-        deciding: held from the facts of a call until its check is written: calls of one step count one after another.
+        deciding: held until the check of a call is written, so that calls of one step spend the budget one after another.
     """
 
     cards: dict[CardKey, TurnCard] = field(default_factory=dict)
@@ -199,7 +195,7 @@ class ApprovedCalls:
 
 
 class CallGate:
-    """The middleware of approvals, innermost: what others change is still decided here."""
+    """The middleware of approvals. It is inside all middleware that changes calls, so that it decides about their final form."""
 
     def __init__(
         self,
@@ -208,14 +204,7 @@ class CallGate:
         list_tools: Callable[[], Sequence[Tool]],
         find_job_grants: FindJobGrants,
     ) -> None:
-        """Set what it decides with.
-
-        Args:
-            service: open cards and grants.
-            stage: see `Kernel.stage`.
-            list_tools: returns all tools.
-            find_job_grants: returns what a job may do.
-        """
+        """Take its dependencies; `stage`: see `Kernel.stage`."""
         self._service = service
         self._stage = stage
         self._list_tools = list_tools
@@ -375,8 +364,8 @@ class CallGate:
         if not facts.cost or decision.row is not EffectRow.READS_WORLD:
             await call.turn.tape.append([checked.to_entry()])
             return
-        # On the tape of the turn, and durable before anything is read: neither a sub-task that is dropped nor a crash
-        # gives the window back what it has told.
+        # On the turn's own tape, and durable before anything is read: otherwise a dropped sub-task or a crash would
+        # restore the budget of the window.
         root = call.turn.root.tape
         await root.append([replace(checked, bits=facts.cost, spent=facts.spent).to_entry()])
         await root.save()
@@ -385,8 +374,6 @@ class CallGate:
         """Add a call to a card of its turn; return the id of the card, and false if it was asked before.
 
         Args:
-            turn: the turn or sub-task.
-            waiting: the call.
             number: the id that its card had in an interrupted attempt; empty for none.
         """
         approvals = turn.find_metadata(TurnApprovals)
@@ -406,10 +393,10 @@ class CallGate:
         return card.id, True
 
     async def _write_cards(self, turn: Turn, *, only_cut_off: bool = False) -> None:
-        """Write the calls that wait, and stage the cards that ask for them: all is merged with the turn.
+        """Write the waiting calls, and stage their cards; both are merged with the turn.
 
-        A turn does so at its end, with all that its steps asked. A sub-task does after each step, since its turn may drop
-        it: what it asks is written to the tape of the turn, and stays.
+        A turn writes its cards at its end. A sub-task writes its own after each step, durably and on the turn's tape, since
+        the turn may drop the sub-task.
         """
         approvals = turn.find_metadata(TurnApprovals)
         assert approvals is not None, "a call was added, or the turn is within its middleware"
@@ -496,7 +483,7 @@ class CallGate:
         )
 
     def _card_chat(self, turn: Turn, verdict: str, home: str) -> str:
-        """Return the session of the chat that gets a card, else `home`: those of a group or a job go where the settings say."""
+        """Return the session of the chat that gets a card: `settings.to`, if set, for an `ask` of a group or a job, else `home`."""
         to, inbound = self._service.settings.to, turn.inbounds[0].inbound
         return to if to and verdict == "ask" and (is_job(turn) or not inbound.direct) else home
 
@@ -551,8 +538,11 @@ class CallGate:
         return sorted((entry for entry in found if entry.meta.get("turn") in attempts), key=lambda entry: entry.id)
 
     async def _ask_about_cut_off(self, turn: Turn, facts: Sequence[TapeEntry]) -> None:
-        """Ask about calls that interrupted attempts left: those that began and may not run twice, at once, and those whose
-        card they did not come to write, with what this attempt asks."""
+        """Ask about the calls that interrupted attempts left.
+
+        The cards of calls that began and may not run twice are written at once. A call whose card was not written joins a
+        card of this attempt.
+        """
         if not facts or turn.role is Role.STRANGER:
             return
         ends = [EffectEnd.try_of(fact) for fact in facts if fact.name == EFFECT_END]
@@ -626,19 +616,19 @@ class CallGate:
 
 
 def find_card_key(turn: Turn, waiting: WaitingCall, role: Role) -> CardKey:
-    """Return what tells the card of a call from the others of its turn: the asker's own yes waits for nobody else's.
+    """Return the key of the card that a call joins: calls that different people have to answer get different cards.
 
-    `role` is the least that may answer what the asker may not.
+    `role` is the least that may answer an `ask`; an asker who has it answers all calls on one card.
     """
     verdict = Verdict.ASK if turn.role.at_least(role) else waiting.decision.verdict
     return turn.tape.id, verdict, waiting.is_cut_off
 
 
 async def _read_window_checks(turn: Turn) -> list[Cited[CallChecked]]:
-    """Read the checks since a window was opened that no foreign words led to.
+    """Read the checks since the newest clean window was opened.
 
-    A window that the model opened while it was shown such words goes on with the one before: else a page could have
-    another budget by ordering a handoff, or by being long.
+    A window that the model opened after it had seen words of the world shares the budget of the one before: otherwise a
+    page could reset the budget by ordering a handoff, or by being long.
     """
     tape = turn.root.tape
     query = TapeQuery(tape.name, WholeTape(), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_ANCHORS)
@@ -682,7 +672,7 @@ def _find_begun(facts: Sequence[TapeEntry]) -> set[str]:
 
 
 def _end_text(turn: Turn, approved: ApprovedCalls, reason: str) -> str:
-    """Say why nothing more of an answer is done, and what of it may have been done: never that nothing was if a call began."""
+    """Say why the turn of an answer does nothing more, and which tools may have acted: nothing was done only if no call began."""
     begun = ", ".join(dict.fromkeys(approved.list_tools(begun=True)))
     end = turn.texts.say("approval_begun", tools=begun) if begun else turn.texts.say("approval_nothing_done")
     return f"{reason} {end}"
@@ -710,9 +700,9 @@ def find_place(turn: Turn) -> Place:
 
 
 def is_job(turn: Turn) -> bool:
-    """Return true if nobody typed what a turn answers.
+    """Return true if a turn works for no person.
 
-    An answer to a card goes on with what somebody typed, and an agent asks another one only for a person.
+    A turn after an answer to a card, a call between agents and a step of a person's task work for the person who wrote first.
     """
     return not turn.works_for_person
 

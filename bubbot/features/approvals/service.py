@@ -86,12 +86,8 @@ class ApprovalService:
         """Build it without reading anything.
 
         Args:
-            open_tape: opens a tape by its name.
-            now: the clock.
             random: returns that many random bytes.
-            settings: see there.
-            projections: keeps the state.
-            kernel: what answers act on; None if no bot runs: what was allowed runs at its next start.
+            kernel: queues the turns of answers; None if no bot runs: they are queued at its next start.
         """
         self.settings = settings
         self._open_tape = open_tape
@@ -116,7 +112,7 @@ class ApprovalService:
     async def may_act(self) -> bool:
         """Return false while the home is a copy in quarantine: the original bot may have acted on the same yes.
 
-        A home that has a database is not restored into, so that this stays true.
+        True is cached: no backup is restored into a home that has a database.
         """
         if not self._may_act:
             self._may_act = await self._open_tape(HOME_TAPE).read(QuarantineView()) is None
@@ -149,7 +145,7 @@ class ApprovalService:
     async def read_arguments(self, grant: ToolGranted) -> str:
         """Read what a grant for exact arguments covers, as the card showed it.
 
-        Empty if it covers something that it names itself, or if the chat in which it was asked is no longer there.
+        Empty for other kinds, whose value names the target, and if the calls of its card are gone.
         """
         if grant.kind != GrantKind.ARGUMENTS or (opened := await self._find_opened(grant.approval)) is None:
             return ""
@@ -259,7 +255,7 @@ class ApprovalService:
         return None
 
     def _is_late(self, card: ApprovalOpened, moment: datetime | None) -> bool:
-        """Return true if an answer was given after the end of its card, or got here so late that it may be wrong now."""
+        """Return true if an answer was given after its card had expired, or arrived `settings.hours` or more after it was given."""
         now = self._now()
         given = min(moment or now, now)
         return card.ends_at <= given or given + timedelta(hours=self.settings.hours) <= now
@@ -290,9 +286,9 @@ class ApprovalService:
         return await find_fact(self._tape, ApprovalOpened, opened_key(number))
 
     def find_late(self, decided: Cited[ApprovalDecided]) -> datetime | None:
-        """Return when a card was answered, if that is longer ago than an answer may take; None if it is not.
+        """Return when a card was answered if that is `settings.hours` or more ago, else None.
 
-        So long a bot was stopped after the answer: what was right then may be wrong now.
+        The bot was stopped for so long after the answer that the answer may be wrong now.
         """
         moment = parse_moment(decided.date)
         is_late = moment is not None and moment + timedelta(hours=self.settings.hours) <= self._now()
@@ -313,8 +309,6 @@ class ApprovalService:
         False if the channel of the chat does not run here: nothing is written.
 
         Args:
-            card: the card.
-            decided: the answer.
             at: when it was given.
             new: the facts of the answer that are not written yet.
             facts: those of other tapes that are stored with them.
@@ -362,9 +356,9 @@ class ApprovalService:
             return is_there
 
     async def end_workspace_grants(self, turn: Turn, tools: Collection[str], because: str) -> None:
-        """Take back what these tools may run in the workspace of a turn without asking, and say so in its chat.
+        """Revoke the grants of these tools for the workspace of a turn, and say so in its chat.
 
-        It is durable when it returns: what they would run changes only then.
+        The revocation is durable when this returns, before the files change.
         """
         async with self._lock:
             await self._projected.catch_up()
@@ -417,9 +411,6 @@ class ApprovalService:
         None if there is nothing to change.
 
         Args:
-            kernel: what answers act on.
-            card: the card.
-            decided: the answer.
             at: when it was given.
             left: the tools of its calls that did not run, if it is known.
             pressed: the platform's id of the message that was pressed; empty: the receipt names it.

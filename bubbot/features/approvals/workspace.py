@@ -15,18 +15,12 @@ from bubbot.tool import EffectKind, Tool, ToolOutput
 class WorkspaceGuard:
     """The middleware behind the gate: it sees what runs.
 
-    A program that an owner allowed for longer than once runs whatever it finds in its workspace. Before a call changes
-    that for somebody who may not run programs (a page, a file, a member), what was allowed there ends. A program that runs
-    under such a grant ends none: its owner trusts it with the workspace as it is.
+    A program with a standing grant runs whatever it finds in its workspace. So the grants there end before a call changes
+    the workspace in a turn that works for anybody but an owner, or whose model was shown words of others. A call that runs
+    under an exact grant ends none: the owner trusts that program with the workspace.
     """
 
     def __init__(self, service: ApprovalService, list_tools: Callable[[], Sequence[Tool]]) -> None:
-        """Set what it looks at.
-
-        Args:
-            service: open cards and grants.
-            list_tools: returns all tools.
-        """
         self._service = service
         self._list_tools = list_tools
 

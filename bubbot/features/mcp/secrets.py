@@ -30,7 +30,7 @@ class ServerSecrets(Struct, frozen=True):
 
     @property
     def values(self) -> Iterator[str]:
-        """What nobody may read; of a header such as `Bearer …` its last word, too: that is the secret, whatever stands before it."""
+        """The texts to hide: all values, and the last word of each header, which is the secret of `Bearer …`."""
         yield from (*self.headers.values(), *self.env.values())
         yield from (value.rpartition(" ")[2] for value in self.headers.values())
 

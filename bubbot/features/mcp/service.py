@@ -426,7 +426,7 @@ class McpService:
     # What calls need
 
     async def verify(self, host: McpHost, server: ServerAdded) -> None:
-        """Look whether the pinned tools of a server are as they were pinned, unless that was done a moment ago.
+        """Switch off the pinned tools that a server has changed, unless the running child asked it within `LOOK_SECONDS`.
 
         Raises:
             McpFailed: the server cannot be reached.
@@ -483,7 +483,7 @@ class McpService:
         return offered
 
     def _find_change(self, pin: ToolPinned, offered: OfferedTools) -> ToolChanged | None:
-        """Return what changed of a pinned tool; None if nothing did, or that is known."""
+        """Return the fact that a pinned tool changed; None if it did not, if it is as pinned again, or if the fact is stored."""
         tool, known = offered.find(pin.tool), self.state.find_change(pin.server, pin.tool)
         digest = digest_offer(tool) if tool is not None else ""
         if digest == (known.digest if known is not None else pin.digest) or (

@@ -152,7 +152,7 @@ class McpTools:
         """Call a pinned tool as it was pinned, or another tool of its server. Raise `ToolFailed` in words."""
         server = self._find_server(turn.result_texts, pin)
         meta = {**({KEY_META: key} if key else {}), **_find_trace(server)}
-        # In one order: that of a model would tell the server something that nobody has weighed.
+        # In canonical order: the order that the model chose would reveal bits that nobody has weighed.
         arguments = json.loads(canonical(arguments))
         try:
             await self._service.verify(self._host, server)
@@ -164,7 +164,7 @@ class McpTools:
             raise ToolFailed(turn_texts.say(code, name=pin.server, problem=error.reason)) from error
 
     def _find_server(self, texts: Texts, pin: ToolPinned) -> ServerAdded:
-        """Return the server of a pin that is in force. Raise `ToolFailed` if it is not: something changed, or an owner did."""
+        """Return the server of a pin. Raise `ToolFailed` if the tool changed, or an owner removed or replaced the pin."""
         state = self._service.state
         server, now = state.find_server(pin.server), state.find_pin(pin.server, pin.tool)
         if server is None or now is None or now.digest != pin.digest:
@@ -174,7 +174,7 @@ class McpTools:
         return server
 
     async def _probe(self, turn: Turn, pin: ToolPinned, arguments: dict[str, Any]) -> str | None:
-        """Ask the tool of the pin whether a call happened. Return what it says of it; None for an empty answer: it did not."""
+        """Ask the pin's probe whether a call happened. Return its reply; None if that is empty: the call did not happen."""
         asked = {pin.key: turn.effect_key} if pin.key else arguments
         reply = await self._call(turn, pin, asked, key=turn.effect_key, tool=pin.probe)
         if reply.is_error or reply.questions:
@@ -347,7 +347,7 @@ def _is_empty(reply: ToolReply) -> bool:
 
 
 def _find_flag(question: WantedInput | ElicitedInput) -> str | None:
-    """Return the one field of a question that is yes or no; empty if nothing is to be filled in, None if more than that is."""
+    """Return the only field of a form if it is a boolean; empty if the form has no field, None for all else."""
     properties = question.schema.get("properties") or {}
     if question.url or not isinstance(properties, Mapping) or len(properties) > 1:
         return None

@@ -1,8 +1,8 @@
 """What the arguments of a call tell its server: the texts, and how many bits the choice of everything else may carry.
 
-A call that only reads runs unasked in a tainted turn while it tells others almost nothing: see `MAX_BITS` of approvals. Texts are looked for
-in what people said and pages showed; numbers, yes or no, choices of a list, which arguments there are at all, and which words stand in which
-of them are counted here.
+In a tainted turn a call that only reads runs without a yes while it reveals almost nothing: see `MAX_BITS` of approvals. Its texts are
+weighed by what people said and pages showed (`ShownTexts.weigh_query`). The rest is counted here: numbers, booleans, choices of a list,
+which arguments are present, and how the words are split among them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _weigh_places(texts: Sequence[str]) -> float:
 
 
 def _weigh(schema: object, value: object, texts: list[str]) -> float:
-    """Return the bits of a value, and add its texts. Each code below can be told from any other: no sum is too small."""
+    """Return the bits of a value, and append its texts. The codes are uniquely decodable, so that no sum is too small."""
     rules = schema if isinstance(schema, Mapping) else {}
     choices = rules.get("enum")
     if isinstance(choices, list | tuple) and value in choices:

@@ -34,7 +34,7 @@ _NAMES_HINT = "{names} skills have only their names here; skill_find says what t
 
 
 def describe_for_models(fact: SkillInstalled) -> str:
-    """Return what the system prompt may say of a skill: words of an owner, or of a bot that had seen nobody else's."""
+    """Return the owner's words about a skill, else its description if its provenance is `own`; empty if it has neither."""
     return fact.about or (fact.description if fact.source is Source.OWN else "")
 
 

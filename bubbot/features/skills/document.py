@@ -79,7 +79,6 @@ def read_document(data: bytes, folder: str) -> SkillDocument:
     """Read a `SKILL.md`.
 
     Args:
-        data: its bytes.
         folder: the name of its folder.
 
     Raises:
@@ -203,7 +202,7 @@ def _as_text(value: Value) -> str:
 
 
 def _read_fields(text: str) -> tuple[dict[str, Value], str, list[Problem]]:
-    """Read the front matter as far as anybody can, and the text below it; with warnings about what was left out."""
+    """Read the front matter, line by line with a warning if it is no YAML mapping, and the text below it."""
     front, body = _split_leniently(text)
     try:
         fields = FrontMatter(front).read()

@@ -27,13 +27,13 @@ MAX_FILE_BYTES = 5_000_000
 MAX_BYTES = 20_000_000
 """Bytes of all files of a skill."""
 MAX_TEXT_BYTES = 262_144
-"""A longer file is never shown, as one is not that is no UTF-8."""
+"""Bytes of the longest file that is shown; files that are not UTF-8 are never shown."""
 SETTLING_SECONDS = 2.0
-"""What changed less long before may change again within a tick of the clock of a file system, and keep its times."""
+"""Seconds after a file's last change from which its times identify it: a change within the same tick of the clock keeps them."""
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 Stamp: TypeAlias = tuple[tuple[str, int, int, int, int, int], ...]
-"""What tells cheaply that files have changed: of each file and folder its name, device, inode, bytes, and times of change of content and inode."""
+"""A cheap sign that files have changed: name, device, inode, bytes, mtime and ctime (both in ns) of each file and folder."""
 
 
 class SkillFolder(Struct, frozen=True):
@@ -46,8 +46,8 @@ class SkillFolder(Struct, frozen=True):
         digest: the one over all files.
         contents: the bytes of each file, by its name.
         programs: the files that are marked as programs.
-        stamp: what tells cheaply that it has changed.
-        is_settled: nothing had changed shortly before it was read, so a later change has other times.
+        stamp: see `Stamp`.
+        is_settled: the last change was more than `SETTLING_SECONDS` before the reading, so a later one changes the stamp.
     """
 
     path: Path

@@ -41,7 +41,7 @@ from bubbot.tool import ADMINISTERS, READS_STORED, CommandHelp, HelpTopic
 log = logging.getLogger(__name__)
 
 MAX_DIFFERENCE_LINES = 2_000
-"""Lines of each text that are compared; of longer ones only that they are different is said."""
+"""Lines of the longest text that is compared; a longer one is only reported as changed."""
 
 
 class SkillService:

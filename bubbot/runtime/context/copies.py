@@ -141,7 +141,7 @@ def _is_whole(copy: TapeCopy, dates: Mapping[str, Mapping[int, str]]) -> bool:
 
 
 def is_there(dates: Mapping[int, str], number: int, until: str) -> bool:
-    """Return true if an entry of another tape is among these, and not a later one than the entry of this date that names it."""
+    """Return true if `dates` has the entry, and it is not later than `until`, the date of the entry that names it."""
     return number in dates and not is_later(dates[number], until)
 
 
@@ -162,9 +162,9 @@ async def withhold_copies(
 
 
 async def check_copies(turn: Turn, answers: Sequence[Sequence[TapeEntry]], find_heads: FindHeads) -> tuple[int, ...]:
-    """Return the ids of those entries, of which a tool tells a model, whose words may not be shown now.
+    """Return the ids of the entries in a tool's answers whose words may not be shown to a model now.
 
-    What the others hold of other tapes counts as copied by the result of the tool.
+    The sources of the other copies among them are added to `turn.copied`, for the result of the tool.
     """
     copies = [copy for part in answers for copy in find_copies(turn.tape.name, part)]
     ids = await list_withheld(turn.tape, copies, partial(find_heads, turn))

@@ -1,8 +1,8 @@
 """A tape that several agents share, as one of them sees it.
 
-Its own words, calls and results are its own. What another agent said is the message of a speaker, with its name; its calls,
-results and choices are not shown. So are the messages of people, with their names, even in a chat of one person: no words in
-them look like those of an agent.
+It sees its own words, calls and results unchanged. Another agent's words become a user message with that agent's name; its calls,
+results and choices are not shown. People's messages get names, too, even in a chat of one person, so that no words in them look
+like those of an agent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def see_as(entries: Sequence[TapeEntry], viewer: str | None) -> Sequence[TapeEnt
 
 
 def find_viewer(entries: Sequence[TapeEntry], viewer: str | None) -> str | None:
-    """Return who sees entries: the bot that is alone now, but was not when they were written, is one among others."""
+    """Return the viewer; empty (the bot among others) if the bot is alone now, but agents wrote some of these entries."""
     if viewer is None and [
         True
         for entry in entries

@@ -88,10 +88,10 @@ def head_at(conn: Connection, position: int | None, *, older: bool = False) -> s
 
 
 def final_position(reader: ThreadReader) -> int:
-    """Return the newest position below which nothing can come; 0 without entries.
+    """Return the newest position below which no further entry can appear; 0 without entries.
 
-    That is the newest of all if nobody writes. Otherwise any transaction on the server holds it back, also one in another
-    database. It is asked for first in a snapshot, since it says who writes as of now.
+    If nobody writes, it is the newest of all. Otherwise any open transaction on the server holds it back, even one in another
+    database. Call this first in a snapshot: the locks of writers are read as of now.
     """
     (is_quiet,) = reader.execute(NOBODY_WRITES).fetchone()
     below = "" if is_quiet else " WHERE seq < (SELECT unreadable_position())"

@@ -37,9 +37,9 @@ CONNECT_SECONDS = 10
 """Seconds after which an attempt to reach the server fails."""
 _WRITING = "hashtextextended('bubbot writes:' || current_schema(), 0)"
 SHARE_WRITING = f"SELECT pg_try_advisory_lock_shared({_WRITING})"
-"""Held by each writing connection until it ends, so that a copy finds out that a bot runs; true if it was free."""
+"""Take the lock that all writing connections share until they end, so that a copy can tell that a bot runs; false during a copy."""
 KEEP_WRITERS_OUT = f"SELECT pg_try_advisory_lock({_WRITING})"
-"""False if somebody writes; NULL without a schema."""
+"""Take the same lock alone: false while a connection writes, NULL without a schema."""
 NOBODY_WRITES = f"""
     SELECT NOT EXISTS (
         SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
@@ -49,7 +49,7 @@ NOBODY_WRITES = f"""
 """
 """True if no other connection holds `SHARE_WRITING`, so that what is committed is all there is."""
 _LOST = ("08", "57P")
-"""Beginnings of the codes of a server that went away; an error without a code is the client's, who lost it."""
+"""Prefixes of SQLSTATEs that mean a lost server. An error without a SQLSTATE comes from the client, which lost it."""
 _CREDENTIALS = (
     "password", "passfile", "sslpassword", "sslcert", "sslkey", "scram_client_key", "scram_server_key", "oauth_client_id", "oauth_client_secret",
 )  # fmt: skip
@@ -174,7 +174,7 @@ def connect(address: ServerAddress, *, readonly: bool) -> Connection:
 
 
 WATCH_SILENCE = ""
-"""Lets the server watch a transaction for silence: behind a pipeline psycopg may ask for a flush, and the server then no longer looks."""
+"""An empty statement to send after a pipeline: psycopg may end it with a flush request, after which the server watches no idle transaction."""
 
 
 def session_statements(*, readonly: bool, role: str = "", auditor: str = "") -> list[sql.SQL | sql.Composed]:
@@ -256,8 +256,8 @@ def check_server(conn: Connection, *, readonly: bool) -> None:
 def refuse_pooler(conn: Connection, address: ServerAddress) -> None:
     """Raise `PooledTransactions` if a pooler gives each transaction another session of the server.
 
-    Locks and settings of a session would then be somebody else's. Two connections take sessions in turns: they meet, if the
-    pooler gives what was idle for the longest or the shortest time, or has one session only.
+    Locks and settings of a session would then belong to other clients, too. Two connections open transactions in turn: one gets a
+    session of the other, whether the pooler lends the session that was idle longest or shortest, or has only one.
     """
     own = {_session_of(conn), _session_of(conn)}
     if own == {conn.info.backend_pid}:

@@ -1,8 +1,8 @@
 """The jobs of workers, by procrastinate: which chats have work, who does it, and who is silent for too long.
 
-A job has its chat as lock, so one worker at a time has it, and as queueing lock, so one waits at most. A worker says every few
-seconds that it lives. One that was silent for its lease is removed with one statement, which also gives its chats to others
-(`take_over`); it learns that at its next sign of life, which it gives before each act outside if the last one is old.
+The chat is the lock of a job, so one worker at a time runs it, and the queueing lock, so at most one more job waits. A worker sends
+a heartbeat every few seconds. `take_over` removes a worker that was silent for its lease, and gives its chats to others, in one
+statement. The removed worker learns it from its next heartbeat, which it sends before each act outside if the last one is old.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class PostgresJobs:
                     await self._take_over()
 
     async def _give_sign(self) -> None:
-        """Say that this process lives: one sign at a time, for all who wait for it. A caller that is cancelled breaks none off."""
+        """Send a heartbeat. Concurrent callers share one, and a cancelled caller does not cancel it."""
         if self._sign is None or self._sign.done():
             self._sign = asyncio.ensure_future(self._beat())
         await asyncio.shield(self._sign)

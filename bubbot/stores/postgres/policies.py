@@ -32,8 +32,8 @@ AUDIT_SUFFIX = "_audit"
 """The end of the names of schemas and roles of auditors."""
 TENANT_POLICY, WORDS_POLICY = "tenant", "words"
 WORDS_TABLE = "entry_words"
-"""The table that search reads. An index on words is used only without a condition on the setting, which the planner would
-have to check first; the tenant's own role needs none."""
+"""The table that search reads. A policy on the setting would be checked before the index on words is used, so the tenant's own
+role reads this table without one."""
 _SELECT_POLICIES = """
 SELECT relname::text, relrowsecurity AND relforcerowsecurity, array_remove(array_agg(
     (polname || ' ' || polcmd::text || ' ' || coalesce((SELECT string_agg(CASE WHEN role = 0 THEN 'public' ELSE role::regrole::text END, ',')

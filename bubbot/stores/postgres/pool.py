@@ -61,7 +61,7 @@ class ConnectionPool:
     ) -> None:
         self._address = address
         self._places = asyncio.Semaphore(max_size)
-        """The library's own queue would take a long wait for others of this process for a lost server."""
+        """Callers queue here: in the library's own queue a long wait for other callers would look like a lost server."""
         self._pool = CancellablePool(
             kwargs={**address.parameters, "autocommit": True},
             connection_class=AsyncConnection,

@@ -102,7 +102,7 @@ async def open_cursor(
 async def _rank(conn: psycopg.AsyncConnection[TupleRow], query: TapeQuery, text: str) -> tuple[TapeEntry, ...]:
     """Rank entries by the words that they share with a text.
 
-    Words count as they do on the whole tape; the newest entries with words that are not frequent there are compared.
+    A word is weighed by its count on the whole tape. Only the newest entries with a word that is not frequent there are ranked.
     """
     expressions = term_expressions(text)
     if not expressions or query.limit == 0:

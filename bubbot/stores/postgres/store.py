@@ -299,7 +299,7 @@ class PostgresStore:
         worker = self._jobs.number if self._jobs is not None else 0
 
         async def raise_it(transaction: Transaction) -> int:
-            # Else it would take back what another one has taken over, before it knows. That one waits for our commit.
+            # Otherwise a removed worker could take a chat back before it knows. The row lock makes a takeover wait.
             if worker and not await transaction.fetch(_SELECT_WORKER, (worker,)):
                 raise LeaseLost("this process was silent for too long, and others took its chats over")
             return await transaction.raise_epoch(tape)
@@ -405,9 +405,9 @@ class PostgresStore:
         return await decode_in_steps(map(tuple, rows), positioned_entry)
 
     async def _wait_for_own_commits(self) -> None:
-        """Wait until what this process committed is readable by its position: others may be about to commit before it.
+        """Wait until this process's commits are readable by position: an open transaction may still commit at a smaller one.
 
-        A transaction of another program on the server may last for hours: it is waited for once.
+        Wait at most `OWN_COMMIT_SECONDS`, and only once for the same transaction: that of another program may last for hours.
         """
         own = self._writer.newest_position if self._writer else 0
         if self._readable_below > own:
@@ -564,7 +564,6 @@ async def open_store(url: str, *, salt: Salt, now: Clock, room_retry: float | No
     """Open the database for writing; create or migrate its schema first.
 
     Args:
-        url: of the database.
         salt: the source of random bytes.
         room_retry: seconds between two attempts while the disk is full or the server is lost, and all writes wait;
             None: raise `StoreFull` or `StoreUnavailable`.
@@ -580,7 +579,6 @@ async def open_readonly(url: str, keep: int = 0, *, auditor: str = "") -> Postgr
     """Open the database for reading. Raise `StoreUnavailable` if it holds nothing.
 
     Args:
-        url: of the database.
         keep: entries that were read and stay in memory.
         auditor: shows the tapes that this auditor was granted, through the views of auditors; empty for all tapes.
     """

@@ -47,7 +47,7 @@ def any_word(expressions: Iterable[str]) -> str:
 
 
 def all_words(matcher: Matcher) -> str:
-    """Return the expression of `tsquery` for what every entry has that the filters accept; empty for no word."""
+    """Return the `tsquery` expression that every accepted entry matches; empty if the filters have no word."""
     query = matcher.query
     parts: list[str] = []
     for text in (query.phrase_text, query.words_text):

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 AsyncConnector: TypeAlias = Callable[[], Awaitable[AsyncConnection]]
 """Opens the writing connection. Raises `StoreError`."""
 MAX_ATTEMPTS = 5
-"""Times that a group is tried if the server chose it to end a circle of waiting."""
+"""Attempts at a group that the server aborts because of a deadlock or a serialization failure."""
 
 
 class PostgresWriter(GroupWriter):
@@ -153,10 +153,10 @@ class PostgresWriter(GroupWriter):
             self._conn = None
 
     async def _was_committed(self, group: int) -> bool:
-        """Find out what became of a commit without an answer: nobody may be told the wrong thing.
+        """Return true if a commit was written, though its answer was lost.
 
-        The question waits for a transaction that is still under way, and one that the server has not seen yet comes too late.
-        The number of the transaction would not do: after a crash another one may have it.
+        The update of `writers` waits for a transaction that still runs, and makes one that the server gets later fail. The
+        transaction's own number would not identify it: after a crash another one may get it.
         """
         while True:
             await self._drop_connection()

@@ -1,10 +1,10 @@
 """A connection to a server of others: transports, versions of the protocol, tools, calls, and the questions of servers.
 
-A task of its own holds the transport and the session of the SDK: a connection that breaks cancels nobody, it fails the calls that
-run, in words. Sampling and roots are not offered, and refused if a server wants them nevertheless. Nobody waits for a person: a call
-ends with the questions of the server (elicitation), and is made again with the answers. A server before 2026-07-28 waits within the
-call meanwhile, which goes on then; if the connection was closed, or the server has not waited, or got another call, it is made
-again as a whole.
+One task holds the transport and the session of the SDK: if the connection breaks, the running calls fail with a reason, and no
+caller is cancelled. Sampling and roots are not offered, and refused if a server wants them. No call waits for a person: it returns
+the questions of the server (elicitation), and the caller repeats it with the answers. A server of a protocol before 2026-07-28 holds
+its call open meanwhile, and the repeated call resumes it. If the connection was closed, or the server stopped waiting or got another
+call, the repeated call starts from the beginning.
 
 What a server returns is not compared with the output schema that it gives: nothing relies on that, and the patterns in it could
 keep this process busy for ever.
@@ -71,7 +71,7 @@ HOLD_SECONDS = 600.0
 RELEASE_SECONDS = 2.0
 """Time for a server to end a call that got no answer, before it gets another one."""
 HELD = "held "
-"""What the state of a call begins with that an older server holds. It is unknown to another connection, which makes the call again."""
+"""The prefix of the state of a held call. A connection that does not know the state makes the call again."""
 CANCELLED: JsonObject = {"action": "cancel"}
 KEEP_OPEN_SECONDS = 10 * 365 * 86_400.0
 KNOWS_OLDER_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
@@ -150,7 +150,7 @@ class _RunningCall:
 
 
 _CALL: ContextVar[_RunningCall | None] = ContextVar("mcp_call", default=None)
-"""The call that a task serves. The SDK handles what arrives in the answer to a request in the context of its sender."""
+"""The call that a task serves. The SDK handles messages within the answer to a request in the context of the task that sent it."""
 
 
 @asynccontextmanager
@@ -350,7 +350,7 @@ class Connection:
                 self._running.discard(call)
 
     async def _release(self, state: str) -> None:
-        """End the calls that a server over stdio holds, but the one that goes on: it may do nothing else meanwhile."""
+        """Cancel the questions of all held calls except the one to resume, over stdio: the server may answer no other call meanwhile."""
         held = [each for name, each in self._held.items() if name != state] if self._transport == "stdio" else []
         for call, _ in held:
             call.release()
@@ -376,7 +376,7 @@ class Connection:
         return call, task
 
     async def _watch(self, call: _RunningCall, task: asyncio.Task[ToolReply], deadline: float) -> ToolReply:
-        """Wait for the end of a call, or for a question within it: then the server waits, and nobody here."""
+        """Wait until a call ends or asks a question; in the second case hold it, and return its questions with the state to resume it."""
         asked = asyncio.create_task(call.asked.wait())
         try:
             until = deadline + (GRACE_SECONDS if self._is_modern else 0)
@@ -447,7 +447,7 @@ class Connection:
 
     @asynccontextmanager
     async def _take_turn(self, deadline: float) -> AsyncGenerator[None]:
-        """Let calls wait for each other if the server asks in requests of its own that do not say which call they belong to."""
+        """Run calls one at a time once the server has asked in requests of its own, which do not name their call."""
         if not self._asks:
             yield
             return
@@ -592,7 +592,7 @@ class Connection:
 
 
 class _CompletedResults:
-    """The messages of a server; results that do not say so are complete. The protocol wants that, and the SDK (2.3.0) refuses them."""
+    """The messages of a server. A result without `resultType` counts as complete, as the protocol says; the SDK (2.3.0) refuses it."""
 
     def __init__(self, messages: Any) -> None:
         self._messages = messages

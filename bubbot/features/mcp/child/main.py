@@ -171,7 +171,7 @@ class ChildServer:
             lock.release()
 
     async def _close(self, name: str, connection: Connection | None = None) -> None:
-        """Close the connection to a server, whichever it is, or this one alone: another one may have taken its place."""
+        """Close the connection to a server; with `connection` only if no other one has replaced it."""
         found = self._open.get(name)
         if found is not None and connection in (None, found[1]):
             del self._open[name]

@@ -2,8 +2,9 @@
 
 The running bot only uses and refreshes tokens: it discovers nothing, registers nothing and opens no browser. A server that wants more
 fails the call with `needs_login`, and what it wanted is kept for the login. Everything else is the provider of the SDK (2.3.0): metadata,
-Client ID Metadata Documents, dynamic registration, PKCE, `iss` (RFC 9207), step-up of scopes. Two things it does not do itself: it
-forgets at a restart where and when to refresh, so the file keeps both; and it lets a request wait for the headers of another.
+Client ID Metadata Documents, dynamic registration, PKCE, `iss` (RFC 9207), step-up of scopes. In two things we replace it: it forgets
+at a restart where and when to refresh, so the file keeps both; and it holds a lock until a request has its response headers, so
+`StoredLogin` adds tokens without it, and uses it only to refresh.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ LOCK_SECONDS = 20.0
 """How long a process waits for another one that refreshes the same login."""
 LOOK_SECONDS = 0.02
 LOCK_ENDING = ".lock"
-"""The ending of the file beside that of a login which is locked while the login changes."""
+"""The suffix of the file that a process locks while it changes the login next to it."""
 
 
 class LoginContent(BaseModel):

@@ -12,10 +12,10 @@ from bubbot.sandbox.confine import adopt_orphans, list_children
 
 
 class OwnProcesses:
-    """The children that this process has started, and the end of all others.
+    """Knows the children that this process has started, and kills all others.
 
-    The process in front of a server ends what that has started. If it is killed itself, by the kernel for want of memory or by a person,
-    its children become ours.
+    `confine.py` in front of a server ends the server's processes. If it is killed itself, for example for lack of memory, they become
+    our children.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class OwnProcesses:
 
     @contextmanager
     def starting(self) -> Iterator[set[int]]:
-        """Yield the set to which the block adds the child that it starts; its end takes it out again.
+        """Yield the set of own children, to which the block adds the one that it starts; `has_ended` removes it.
 
-        Until the end of the block no child is ended: which one is new is not known before.
+        No child is killed within the block: the new one may not be in the set yet.
         """
         self._starting += 1
         try:

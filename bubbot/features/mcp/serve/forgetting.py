@@ -13,7 +13,7 @@ from bubbot.tape.entry import TapeEntry
 
 
 def restate_grants(_tape: str, entries: Sequence[TapeEntry], person: ForgottenPerson, erased: Set[int]) -> Restatement:
-    """Say again what programs may read of other chats, without who decided it, and erase all that was said of that before.
+    """Erase all facts about each grant that lost one, and write it again without `by` if it holds and is for another chat.
 
     If only a revocation were erased, the grant before it would hold again.
     """

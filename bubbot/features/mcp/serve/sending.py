@@ -48,7 +48,7 @@ MAX_OPEN = 10
 """Messages of one program that wait at once."""
 ANSWER_HOURS = 24.0
 ANSWER_TIME = timedelta(hours=ANSWER_HOURS)
-"""After this time without an answer a message is not sent; and it is not sent that long after a yes."""
+"""A message expires this long after the program asked, if nobody answered, and this long after a yes."""
 ID_DIGITS = 12
 
 
@@ -158,9 +158,9 @@ class MessageWishes:
     # In a turn of the chat
 
     async def go_on(self, turn: Turn, number: str) -> str:
-        """Ask an owner about a message, or do what the owner has answered. Return what a person who typed the command is told.
+        """Ask an owner about a message, or carry out the owner's answer. Return the text for a person who typed the command.
 
-        What a turn does with a message is merged with it: a message is sent and said to be sent together, or not at all.
+        The merge of the turn stores the message to deliver and the fact that it was sent together, or neither.
 
         Raises:
             ValueInvalid: there is no such message here, or it has ended; only for people.
@@ -263,7 +263,7 @@ def digest_message(client: str, session: str, text: str) -> str:
 
 
 def asked_key(client: str, number: str) -> str:
-    """Return the key of a message, by the program's own id for it, of which no tape keeps a word in a key."""
+    """Return the key of a message. It has a hash of the program's own id, so that no key holds its words."""
     return f"send:{client}:{sha256(number.encode()).hexdigest()[:32]}"
 
 
