@@ -106,7 +106,8 @@ async def _find_client(request: web.Request, find_client: FindClient) -> str:
     scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
     token = sent.strip()
     is_token = scheme.lower() == "bearer" and 0 < len(token) <= MAX_TOKEN_CHARS and token.isascii()
-    client = await find_client(token) if is_token else ""
+    with suspend_deadline(request):  # many programs at once wait for each other here
+        client = await find_client(token) if is_token else ""
     if not client:
         raise HttpRefused(
             HTTP_UNAUTHORIZED,

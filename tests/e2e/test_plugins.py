@@ -398,7 +398,7 @@ class TestCommands:
 
 class TestContextStrategy:
     def test_it_builds_requests_that_are_rebuilt_while_it_is_installed(self, home: Path, tmp_path: Path) -> None:
-        newest = package(tmp_path, "bubbot.context", "newest", "STRATEGY", newest_context=STRATEGY)
+        newest = package(tmp_path / "package", "bubbot.context", "newest", "STRATEGY", newest_context=STRATEGY)
         chosen = {**newest, "BUBBOT_CONTEXT__SELECTOR": "newest"}
         answers = said(home, "one", "two", ",why yes", env=chosen)
         request = json.loads(next(line for line in answers if line.startswith("{")))

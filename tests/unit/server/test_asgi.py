@@ -14,6 +14,7 @@ import pytest
 from bubbot.ports.asgi import CLIENT_KEY, Message, Receive, Send
 from bubbot.server.asgi import serve_asgi
 from bubbot.server.listener import HttpLimits
+from tests.virtual import virtual
 
 TOKEN = "the-token"
 
@@ -86,6 +87,20 @@ async def test_who_may_not_ask_is_told_in_words_and_the_application_is_not_asked
 async def test_names_of_this_machine_are_taken(host: str) -> None:
     headers = {"Host": host, "Origin": f"http://{host}"}
     async with asking() as client, client.post("/mcp", data=b"", headers=headers) as answer:
+        assert answer.status == 201
+
+
+@virtual
+async def test_a_request_waits_as_long_as_its_token_is_looked_up_among_many_others() -> None:
+    async def find_slowly(token: str) -> str:
+        await asyncio.sleep(900)
+        return await find_client(token)
+
+    async with (
+        serve_asgi(echo, "127.0.0.1", 0, find_slowly) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {TOKEN}"}) as client,
+        client.post("/mcp", data=b"words", timeout=aiohttp.ClientTimeout(total=None)) as answer,
+    ):
         assert answer.status == 201
 
 
