@@ -12,12 +12,13 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import msgspec
+from msgspec import structs
 
 from bubbot.arguments.fields import Args, NoArguments, form_fields
 from bubbot.concurrency import run_uninterrupted
@@ -395,7 +396,7 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
 
     if plan := options.get("plan"):
         options["plan"] = _explained(plan, name)
-    about = replace(spec.help, place=CommandPlace.DIRECT) if spec.is_direct else spec.help
+    about = structs.replace(spec.help, place=CommandPlace.DIRECT) if spec.is_direct else spec.help
     return Tool(
         spec.chat[0],
         spec.summary,

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from bubbot.errors import BubbotError
 
@@ -21,8 +22,7 @@ HEALTHY_AFTER_SECONDS = 300.0
 """Seconds of running after which a failure counts as the first one again, with the shortest wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """The waits between tries, which double with each failure.
 
     Attributes:

@@ -12,9 +12,10 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from msgspec import Struct
 
 from bubbot.errors import ConfigError, HomeLocked
 
@@ -28,8 +29,7 @@ _MARK = (
 _NEWEST = re.compile(r"(?m)^([1-9]\d{0,18}):([0-9a-f]{64})$")
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """The folder that holds everything one bot stores. Making the object changes nothing.
 
     Raises `ConfigError` if its whole path, links followed, is not UTF-8: the database and the tapes hold no other text.

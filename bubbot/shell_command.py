@@ -120,8 +120,7 @@ async def no_exclusion(_session: str) -> AsyncIterator[None]:
     yield
 
 
-@dataclass(frozen=True, slots=True)
-class CommandContext:
+class CommandContext(Struct, frozen=True):
     """The state that a command works on.
 
     Attributes:
@@ -150,7 +149,7 @@ class CommandContext:
     now: Clock
     new_id: NewId
     settings: Any = None
-    zone: ZoneInfo = field(default_factory=lambda: ZoneInfo("UTC"))
+    zone: ZoneInfo = msgspec.field(default_factory=lambda: ZoneInfo("UTC"))
     exclusive: Callable[[str], AbstractAsyncContextManager[None]] = no_exclusion
     services: Sequence[object] = ()
     is_running: bool = False
@@ -159,7 +158,7 @@ class CommandContext:
     terminal_width: int = 0
     type_command: TypeCommand | None = None
     on_progress: OnProgress = ignore_progress
-    texts: Texts = field(default_factory=Texts)
+    texts: Texts = msgspec.field(default_factory=Texts)
     home: Path | None = None
     account: str = ""
 

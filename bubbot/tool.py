@@ -62,8 +62,7 @@ class CommandPlace(StrEnum):
     TERMINAL = "terminal"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandHelp:
+class CommandHelp(Struct, frozen=True):
     """What people are told of a command.
 
     Attributes:
@@ -123,8 +122,7 @@ class Power(StrEnum):
     ADMINISTRATION = "administration"
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """What a tool declares about its calls. Undeclared means the worst of each, except that it does not touch the workspace.
 
     Attributes:
@@ -194,8 +192,7 @@ class GrantKind(StrEnum):
     PINNED = "pinned"
 
 
-@dataclass(frozen=True, slots=True)
-class GrantTarget:
+class GrantTarget(Struct, frozen=True):
     """What a call acts on, as a standing grant names it: `value` is the digest of arguments, a domain, a path, a chat or a pinned tool."""
 
     kind: GrantKind

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
@@ -53,8 +52,7 @@ class Deps(Struct, frozen=True):
     new_id: NewId
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelFactory:
+class ChannelFactory(Struct, frozen=True):
     """Builds the channels of a bot.
 
     Attributes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
+
+from msgspec import structs
 
 from bubbot import plugins
 from bubbot.app.command_table import COMMANDS, SHARED
@@ -59,7 +60,9 @@ def bind_context(context: CommandContext, name: str, settings: Settings) -> Comm
     """Return the context with the settings for the command with this name."""
     feature = find_feature(name)
     section = feature_settings(feature, settings) if feature else _package_section(name.partition(" ")[0], settings)
-    return replace(context, settings=section, zone=ZoneInfo(settings.bot.timezone), texts=Texts(settings.bot.language))
+    return structs.replace(
+        context, settings=section, zone=ZoneInfo(settings.bot.timezone), texts=Texts(settings.bot.language)
+    )
 
 
 def _package_section(word: str, settings: Settings) -> SettingsSection | None:
@@ -94,7 +97,7 @@ def typed_tools(features: Sequence[Feature], context: CommandContext, settings: 
 def _typed_tool(command: Command, context: CommandContext) -> Tool:
     async def run(turn: Turn, args: Any) -> str:
         try:
-            return (await command.run(replace(context, turn=turn), args)).text.rstrip("\n")
+            return (await command.run(structs.replace(context, turn=turn), args)).text.rstrip("\n")
         except ConfigError as error:  # a shell would report it
             raise ToolRetry(str(error)) from error
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bubbot.tape.entry import JsonObject, Kind
 from bubbot.tape.fact import Fact
@@ -31,8 +32,7 @@ class ConfigRefused(Fact):
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigView:
+class ConfigView(Struct, frozen=True):
     """All values that differ from the default, by `section.key`, without secrets."""
 
     @property

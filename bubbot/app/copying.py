@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.app.settings import load_with_missing_secrets
 from bubbot.app.stores import refuse_unusable_database, require_driver, server_url
 from bubbot.app.tapes import now
@@ -115,8 +117,7 @@ def _check_copy(place: StorePlace, audit: DeploymentAudit, head: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FileTapes:
+class FileTapes(Struct, frozen=True):
     """The tapes in a file of SQLite."""
 
     path: Path

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
@@ -112,7 +111,7 @@ class HealthCollector:
 
     def features(self, texts: Texts, role: Role = Role.OWNER, names: NameBook = NO_NAMES) -> tuple[FeatureHealth, ...]:
         """Return the reports of the features for a reader with this role, without I/O."""
-        context, reports = replace(self._context(texts, role), chats=names.chats, people=names.people), []
+        context, reports = structs.replace(self._context(texts, role), chats=names.chats, people=names.people), []
         for feature in self.sources.features.reporting:
             try:
                 if feature.health is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from bubbot import plugins
 from bubbot.app.command_table import COMMANDS
@@ -32,8 +33,7 @@ COMMAND_GROUP = "bubbot.commands"
 S = TypeVar("S", MemoryStrategy, ContextStrategy)
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledFeatures:
+class InstalledFeatures(Struct, frozen=True):
     """The features of installed packages.
 
     Attributes:

@@ -6,10 +6,11 @@ Providers with the OpenAI chat protocol are called directly, the others through 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from bubbot import plugins
 from bubbot.errors import ConfigError
@@ -48,8 +49,7 @@ def model_names() -> list[str]:
     return list((forms | {LITELLM: "provider/model"}).values())
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSet:
+class ModelSet(Struct, frozen=True):
     """The models of a bot: those that answer, and the one that transcribes voice messages, if any."""
 
     sessions: SessionModels

@@ -90,7 +90,9 @@ async def _open_postgres(
 def server_url(settings: StoreSettings) -> str:
     """Return the address of the server, with its password. Raise `ConfigError` without one, or without the packages."""
     if settings.url is None:
-        raise ConfigError("[store] url: the store 'postgres' needs it, such as postgresql://bubbot@localhost/bubbot")
+        raise ConfigError(
+            "[store] url: the store 'postgres' needs it: write an address such as postgresql://bubbot@localhost/bubbot"
+        )
     require_driver()
     return settings.url.get_secret_value()
 

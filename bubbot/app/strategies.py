@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from bubbot.features.strategies.compact import COMPACT, SUMMARY
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 
-OWN_STRATEGIES = replace(
+OWN_STRATEGIES = structs.replace(
     KERNEL_STRATEGIES, own=(*KERNEL_STRATEGIES.own, COMPACT, SUMMARY, RETRIEVAL), for_known_size="compact"
 )
 """bubbot's own strategies."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from hmac import compare_digest
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bubbot.app.audit_host import SandboxedAuditors
 from bubbot.app.auditors import AuditedPages, ServerAuditors, list_shared_tapes
@@ -149,7 +148,7 @@ def admit_people(tokens: TraceTokens, role_of: Callable[[str, str], Role], audit
             return None
         channel, _, number = holder.person.rpartition(":")
         if channel and role_of(channel, number).at_least(Role.OWNER):
-            return Admission(replace(OWNER, account=holder.person), holder.seconds)
+            return Admission(structs.replace(OWNER, account=holder.person), holder.seconds)
         viewer = await auditors.find_viewer(holder.person)
         return Admission(viewer, holder.seconds) if viewer.sessions else None
 

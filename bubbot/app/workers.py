@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from msgspec import Struct
+
 from bubbot.errors import BubbotError
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.middleware import AroundDelivery, AroundTool, CallNext, PartDelivery, ToolInvocation
@@ -58,8 +60,7 @@ class ChatWork:
     places: dict[tuple[str, str], None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class NewWork:
+class NewWork(Struct, frozen=True):
     """What is open in a chat.
 
     Attributes:

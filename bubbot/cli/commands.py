@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
+from msgspec import structs
+
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.arguments.fields import Args, dump_args, dump_given, fields_of
@@ -269,5 +271,5 @@ def _find_write_command(name: str) -> Command | None:
 def _bind(context: CommandContext, command: Command, settings: Settings) -> CommandContext:
     if command.name in WRITE_COMMANDS or command.name in STORE_ACTIONS:
         zone, texts = ZoneInfo(settings.bot.timezone), Texts(settings.bot.language)
-        return replace(context, settings=settings, zone=zone, texts=texts)
+        return structs.replace(context, settings=settings, zone=zone, texts=texts)
     return bind_context(context, command.name, settings)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.errors import ConfigError
 from bubbot.ops.onboarding.console import Console
@@ -18,8 +17,7 @@ from bubbot.settings.environment import configured_home, default_home, variables
 NO_SERVICE, USER_SERVICE, SYSTEM_SERVICE = SERVICE_KINDS = ("none", "user", "system")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedService:
+class RequestedService(Struct, frozen=True):
     """The service that an option requested, if any.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from bubbot import log
 from bubbot.app.settings import load, load_with_missing_secrets
@@ -16,8 +17,7 @@ from bubbot.settings.environment import default_home, environment_secrets, termi
 from bubbot.settings.loader import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSetup:
+class CommandSetup(Struct, frozen=True):
     """The settings and the home of a command.
 
     Attributes:

@@ -27,8 +27,7 @@ MAX_COMBINING_MARKS = 16
 """Characters to search backwards for the letter below a pile of combining marks."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpaceRules:
+class SpaceRules(Struct, frozen=True):
     """An operator's rules for one space, such as a Discord server; they apply only there.
 
     Attributes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -33,8 +32,7 @@ class DeploymentHead(Struct, frozen=True):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class DailyDigest:
+class DailyDigest(Struct, frozen=True):
     """Logs the deployment head at once and after each midnight of the zone, until it is cancelled."""
 
     read_head: Callable[[], Awaitable[DeploymentHead]]

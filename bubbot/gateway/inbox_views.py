@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from operator import attrgetter
@@ -218,8 +217,7 @@ MIGRATIONS_PROJECTION = Projection[Mapping[str, str]](
 """The current id of each chat that moved, by its earlier ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillCursorView:
+class BackfillCursorView(Struct, frozen=True):
     """The `BackfillCursor` of the newest accepted messages, without the people."""
 
     heavy: bool = False
@@ -256,8 +254,7 @@ def sent_at(inbound: Inbound) -> float:
     return _seconds_of(inbound.time)
 
 
-@dataclass(frozen=True, slots=True)
-class DirectChatView:
+class DirectChatView(Struct, frozen=True):
     """The newest message of one of these people in a direct chat; None without a recent one."""
 
     people: frozenset[str]
@@ -275,8 +272,7 @@ class DirectChatView:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingMessagesView:
+class WaitingMessagesView(Struct, frozen=True):
     """The newest message of each stranger who waits or was let in, newest first."""
 
     heavy: bool = False
@@ -293,8 +289,7 @@ class WaitingMessagesView:
         return tuple(newest.values())
 
 
-@dataclass(frozen=True, slots=True)
-class GroupIdsView:
+class GroupIdsView(Struct, frozen=True):
     """The ids of the groups and spaces in which the bot was recently called or answered."""
 
     heavy: bool = False
@@ -310,8 +305,7 @@ class GroupIdsView:
         return frozenset(number for place in places for number in place if number)
 
 
-@dataclass(frozen=True, slots=True)
-class LanguagesView:
+class LanguagesView(Struct, frozen=True):
     """The language of each person and of the last writer in each chat, by the newest messages."""
 
     heavy: bool = False
@@ -334,8 +328,7 @@ def place_of(chat: str) -> str:
     return f"in {chat}"
 
 
-@dataclass(frozen=True, slots=True)
-class RecentMessagesView:
+class RecentMessagesView(Struct, frozen=True):
     """The newest messages accepted since a moment, oldest first."""
 
     since: datetime
@@ -359,8 +352,7 @@ def _seconds_of(time: str) -> float:
     return instant.timestamp() if instant else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTraceView:
+class SessionTraceView(Struct, frozen=True):
     """The entries of a tape with text of one session, by declared references, for an erasure.
 
     An erasure covers what existed when it was requested: it excludes messages and changes that still wait, and

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from bubbot.concurrency import Backoff, supervise
 from bubbot.errors import ChannelRefused
@@ -23,8 +24,7 @@ Receiving: TypeAlias = Callable[[Channel, Callable[[], Awaitable[None]]], Awaita
 """Runs the receiving of a channel while it is this process that has to receive."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownTimeouts:
+class ShutdownTimeouts(Struct, frozen=True):
     """Seconds of an orderly shutdown: for running turns to finish, then for their answers to be sent."""
 
     turns: float = 30.0

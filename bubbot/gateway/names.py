@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from msgspec import Struct
 
 from bubbot.errors import TapeCorrupt
 from bubbot.ports.channel import TERMINAL_CHANNEL
@@ -39,8 +40,7 @@ class EntryFetcher(Protocol):
     async def fetch(self, queries: Sequence[TapeQuery], /) -> list[tuple[TapeEntry, ...]]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class NameBook:
+class NameBook(Struct, frozen=True):
     """Names by ids, from the newest messages.
 
     Attributes:

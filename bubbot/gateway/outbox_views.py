@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct, structs
@@ -56,8 +55,7 @@ class LiveMessage(Struct, frozen=True):
     date: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveMessageView:
+class LiveMessageView(Struct, frozen=True):
     """The live message for an inbound; None if none was begun."""
 
     inbound: int
@@ -71,8 +69,7 @@ class LiveMessageView:
         return _live_messages(answers[0]).get(self.inbound)
 
 
-@dataclass(frozen=True, slots=True)
-class UnansweredLiveMessagesView:
+class UnansweredLiveMessagesView(Struct, frozen=True):
     """The newest live messages without an intended answer, oldest first."""
 
     heavy: bool = False
@@ -118,8 +115,7 @@ def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
     return messages
 
 
-@dataclass(frozen=True, slots=True)
-class OtherLiveMessageView:
+class OtherLiveMessageView(Struct, frozen=True):
     """True if this platform id is among the newest live messages for other inbounds."""
 
     message: str
@@ -134,8 +130,7 @@ class OtherLiveMessageView:
         return any(data["message"] == self.message and data["inbound"] != self.inbound for data in previews)
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptView:
+class ReceiptView(Struct, frozen=True):
     """True if this platform id is among the newest receipts."""
 
     message: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from bubbot.gateway.facts import HomeReleased, HomeRestored
 from bubbot.tape.entry import Kind
@@ -11,8 +11,7 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineView:
+class QuarantineView(Struct, frozen=True):
     """The restore that is not released yet, if any."""
 
     heavy: bool = False

@@ -10,10 +10,11 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct, field
 
 from bubbot.errors import ModelUnavailable
 
@@ -26,8 +27,7 @@ _BUFFER_BYTES = 2**20
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerProcess:
+class WorkerProcess(Struct, frozen=True):
     """A running worker.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
@@ -32,8 +31,7 @@ Audience: TypeAlias = Literal["everybody", "known", "nobody"]
 """Who may speak in a group: everybody (as a member), people with a role, or nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPeople:
+class ListedPeople(Struct, frozen=True):
     """The people that the configuration lists for a channel, and the groups in which everybody may speak, by numeric
     id.
     """

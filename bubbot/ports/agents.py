@@ -7,8 +7,9 @@ share a tape: each model sees its own words as its own, and those of the others 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct, structs
 
 from bubbot.ports.channel import CommandInfo, Inbound
 from bubbot.ports.memory import ZONES_VIEW
@@ -29,8 +30,7 @@ NO_MEMORY = "none"
 _CALLS = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Struct, frozen=True):
     """Who answers a turn.
 
     Attributes:
@@ -74,7 +74,7 @@ class Agent:
         """Return it with no more memory than the agent that gives it an order has."""
         if not orderer.has_own_memory or self.memory == orderer.memory:
             return self
-        return replace(self, memory=NO_MEMORY if self.has_own_memory else orderer.memory)
+        return structs.replace(self, memory=NO_MEMORY if self.has_own_memory else orderer.memory)
 
     def may_read(self, entry: TapeEntry) -> bool:
         """Return true if it may look an entry of its chat up: with a memory of its own it may not look up the chat's, nor

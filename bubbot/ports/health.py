@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import timestamp
@@ -48,8 +47,7 @@ class HealthReport(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class HealthContext:
+class HealthContext(Struct, frozen=True):
     """The context of a report.
 
     Attributes:
@@ -138,8 +136,7 @@ class FeatureProblem(Struct, frozen=True, forbid_unknown_fields=True):
     is_left_out: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSpec:
+class MetricSpec(Struct, frozen=True):
     """A metric that a feature declares. Its name is unique in the bot, so it begins with `bubbot_` and the feature's name.
 
     Attributes:

@@ -154,8 +154,7 @@ MAX_CALL_DOLLARS = 10_000.0
 """More than any call costs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens of one model call as the provider (or the tokenizer) counted them.
 
     Attributes:
@@ -201,8 +200,7 @@ class ListedModel(Struct, frozen=True):
     created: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPrice:
+class ModelPrice(Struct, frozen=True):
     """Prices of a model, in US dollars for a million tokens.
 
     Attributes:
@@ -230,8 +228,7 @@ class ModelPrice:
         return round(dollars * (NANOS_PER_USD // 1_000_000))
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCount:
+class TokenCount(Struct, frozen=True):
     """The token count of a request that was not sent yet.
 
     Attributes:
@@ -258,8 +255,7 @@ SIZE_RULES = ("context", "assumed", "unread")
 tokens than a longer request has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
+class Lesson(Struct, frozen=True):
     """A lesson from a model's refusal: a rule for its later requests.
 
     Attributes:
@@ -291,8 +287,7 @@ class Lesson:
         return self.rule.partition(":")[0] in SIZE_RULES
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFit:
+class RequestFit(Struct, frozen=True):
     """The changes of a request so that its model accepts it.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
@@ -18,8 +17,7 @@ from bubbot.errors import BubbotError
 from bubbot.tape.boundary import Viewer
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequest:
+class PageRequest(Struct, frozen=True):
     """A request for a page, or what a form of a page sends.
 
     Attributes:

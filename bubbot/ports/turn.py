@@ -9,7 +9,7 @@ from datetime import tzinfo
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bubbot.errors import ModelCallDenied
 from bubbot.identity import is_id
@@ -43,8 +43,7 @@ Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
 """The status of an ended turn. `too_old`: its messages were recorded, and the chat got a notice that they came too late."""
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedInbound:
+class AcceptedInbound(Struct, frozen=True):
     """An inbound stored on the inbox tape.
 
     Attributes:
@@ -64,7 +63,7 @@ class AcceptedInbound:
         """Return the inbound with one more attempt, unless it was read after this interruption was recorded."""
         if turn in ("", self.interrupted_turn):
             return self
-        return replace(self, attempts=self.attempts + 1, interrupted_turn=turn)
+        return structs.replace(self, attempts=self.attempts + 1, interrupted_turn=turn)
 
 
 class TapeChange(Struct, frozen=True):

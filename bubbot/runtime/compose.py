@@ -6,7 +6,7 @@ import json
 import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
@@ -143,8 +143,7 @@ class ContextPolicy(Struct, frozen=True):
     withholds: Sequence[Withholds] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ComposedRequest:
+class ComposedRequest(Struct, frozen=True):
     """A model request and its origin.
 
     Attributes:
@@ -168,8 +167,8 @@ class ComposedRequest:
     head: int
     ids: Sequence[int]
     is_compacting: bool = False
-    prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
-    foreign: ForeignWords = field(default_factory=ForeignWords)
+    prompt_shown: Mapping[str, Sequence[Span]] = msgspec.field(default_factory=dict)
+    foreign: ForeignWords = msgspec.field(default_factory=ForeignWords)
     texts: Callable[[], ShownTexts] = ShownTexts
     strategy_failure: StrategyFailure | None = None
 
@@ -557,8 +556,7 @@ async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Seque
     return foreign.without(tape.name, vouched).add_found(tape.name, kept)
 
 
-@dataclass(frozen=True, slots=True)
-class ContextReading:
+class ContextReading(Struct, frozen=True):
     """What a context is built from.
 
     Attributes:

@@ -191,8 +191,7 @@ OnAnswered: TypeAlias = Callable[[ToolInvocation, RecordedCall, bool], Awaitable
 """Gets a call, its record, and whether it succeeded."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptCallsView:
+class AttemptCallsView(Struct, frozen=True):
     """The calls of interrupted attempts at a turn, sub-tasks included, in order.
 
     Attributes:

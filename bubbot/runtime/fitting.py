@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct, structs
 
 from bubbot.errors import ModelOverflow
 from bubbot.ports.model import CountsTokens, Model, ModelRequest, TokenCount
@@ -21,8 +22,7 @@ UNCUT_FACTOR = 4
 """A conversation can fit only if its estimate is within this many budgets: tokens have no more bytes on average."""
 
 
-@dataclass(frozen=True, slots=True)
-class FittedRequest:
+class FittedRequest(Struct, frozen=True):
     """A request and its token count.
 
     Attributes:
@@ -84,7 +84,7 @@ class RequestFitter:
         composed = await self._composer.compose(turn, first.view["budget"] * UNCUT_FACTOR)
         if composed.context.facts:
             return composed
-        return replace(composed, view={**composed.view, "budget": _estimate(composed)})
+        return structs.replace(composed, view={**composed.view, "budget": _estimate(composed)})
 
     async def _narrow(
         self, turn: Turn, composed: ComposedRequest, count: TokenCount, size: int, *, last: bool

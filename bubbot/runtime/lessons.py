@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.ports.model import Lesson
 from bubbot.tape.entry import Kind, TapeEntry
@@ -15,8 +16,7 @@ from bubbot.tape.view import QueryAnswers
 MODELS_TAPE = "bubbot/models"
 
 
-@dataclass(frozen=True, slots=True)
-class LessonsView:
+class LessonsView(Struct, frozen=True):
     """The lessons in force, oldest first."""
 
     heavy: bool = False

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, field, structs
 
 from bubbot.formatting import clean
 from bubbot.ports.agents import speaker_name
@@ -31,8 +30,7 @@ CHANGE_SEARCH_LIMIT = 2_000
 """Newest messages of a tape to search for the changed one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authors:
+class Authors(Struct, frozen=True):
     """Determines the provenance of a channel's messages.
 
     Attributes:

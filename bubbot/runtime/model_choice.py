@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from bubbot.ports.model import Model
 from bubbot.tape.anchor import SESSION_MODEL
@@ -20,8 +18,7 @@ def switch_query(tape: str) -> TapeQuery:
     return TapeQuery(tape, kinds=(Kind.EVENT,), names=ModelSwitched.EVENTS, newest=True, limit=1)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoiceView:
+class ModelChoiceView(Struct, frozen=True):
     """The model that the session was last switched to; empty without a switch, and if that was taken back."""
 
     heavy: bool = False

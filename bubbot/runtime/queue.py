@@ -10,6 +10,8 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import Literal
 
+from msgspec import Struct
+
 from bubbot.ports.channel import AGENT_ORIGIN, TASK_ORIGIN, Deletion, Edit, Inbound
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.router import holds_command, is_overtaking
@@ -24,8 +26,7 @@ MAX_DEBOUNCE_FACTOR = 5
 """A sender who keeps writing gets an answer after this many times `debounce`."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePolicy:
+class QueuePolicy(Struct, frozen=True):
     """The rules of a channel for waiting messages.
 
     Attributes:

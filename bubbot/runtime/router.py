@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from bubbot.arguments.errors import describe_argument
 from bubbot.arguments.fields import Args
 from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolSignal
@@ -52,8 +54,7 @@ def is_overtaking(inbound: Inbound) -> bool:
     return inbound.text.strip() in OVERTAKING_COMMANDS and holds_command(inbound)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOutcome:
+class CommandOutcome(Struct, frozen=True):
     """The result of a command.
 
     Attributes:

@@ -686,7 +686,7 @@ def _outcome_facts(reply: ModelReply) -> dict[str, Any]:
 
 def _usage_as_json(usage: Usage) -> dict[str, Any]:
     """Build the token counts that a step records."""
-    return {name: getattr(usage, name) for name in Usage.__slots__}
+    return {name: getattr(usage, name) for name in Usage.__struct_fields__}
 
 
 def _clean_reply(reply: ModelReply) -> ModelReply:

@@ -6,10 +6,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolCall
@@ -24,8 +25,7 @@ MAX_FOREIGN = 8
 """Entries to name of each provenance; more would add nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignWords:
+class ForeignWords(Struct, frozen=True):
     """The shown entries with foreign words, newest first.
 
     Attributes:
@@ -209,8 +209,7 @@ def _split_chunk(chunk: str) -> list[str]:
     return letters if letters and len(letters) == len(chunk) else [chunk]
 
 
-@dataclass(frozen=True, slots=True)
-class ShownTexts:
+class ShownTexts(Struct, frozen=True):
     """The shown entries of a tape, oldest first, to search for addresses.
 
     Attributes:

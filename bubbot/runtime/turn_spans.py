@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import Struct
 
@@ -33,8 +33,7 @@ class TurnSpan(Struct, frozen=True):
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TurnAtView:
+class TurnAtView(Struct, frozen=True):
     """The turn that wrote an entry, or the last one before it; None without one. Its cost grows with no number of turns."""
 
     entry: int

@@ -6,7 +6,6 @@ Imported entries may hold anything: values of another form count as missing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -37,8 +36,7 @@ class LastTurn(Struct, frozen=True):
     entries: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class LastTurnView:
+class LastTurnView(Struct, frozen=True):
     """The newest turn that has ended; None without one. It reads three entries, each through an index."""
 
     heavy: bool = False
@@ -68,8 +66,7 @@ class TurnTokens(Struct, frozen=True):
     written: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TurnTokensView:
+class TurnTokensView(Struct, frozen=True):
     """The tokens of the model calls between two entries, those of sub-tasks included, as the providers counted them."""
 
     first: int

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bubbot.errors import AccessError, BubbotError, CommandRefused, ConfigError, EntryNotFound
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, Pages
@@ -201,7 +200,9 @@ class PageServer:
             return self._send(self._pages.ask_for_token(LoginForm(request.path_qs)))
         form = {name: value for name, value in (await _read_form(request)).items() if isinstance(value, str)}
         with suspend_deadline(request):  # the command may wait for a turn
-            return self._send(await self._pages.answer(replace(_parse_request(request, admission.viewer), form=form)))
+            return self._send(
+                await self._pages.answer(structs.replace(_parse_request(request, admission.viewer), form=form))
+            )
 
     def _bounce(self, request: web.Request) -> web.Response:
         response = self._send(PageAnswer())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from pydantic import SecretStr
 
 from bubbot.ports.settings import nested_sections
@@ -34,8 +34,7 @@ Flat: TypeAlias = Mapping[str, Any]
 """Values by `section.key`; keys that are not set are missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsDiff:
+class SettingsDiff(Struct, frozen=True):
     """The keys that differ: a reload applies those of `reloadable`, the next start those of `restart_required`."""
 
     reloadable: tuple[str, ...]

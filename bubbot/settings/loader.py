@@ -6,7 +6,6 @@ Later sources win: the file, then credentials, then the environment.
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -78,8 +77,7 @@ MAX_PERSONA_BYTES = 256_000
 """The largest persona file, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnownedSection:
+class UnownedSection(Struct, frozen=True):
     """A section of a feature that is not installed: it was uninstalled, or is not yet there.
 
     Attributes:
@@ -269,8 +267,7 @@ def _add_fields(model: type[M], sections: Mapping[str, type[SettingsSection]]) -
     return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields) if fields else model
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsSchema:
+class SettingsSchema(Struct, frozen=True):
     """The sections of the settings and the types of their keys.
 
     Attributes:
@@ -347,8 +344,7 @@ CORE_SCHEMA = SettingsSchema(Settings)
 """The settings of bubbot itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsExtensions:
+class SettingsExtensions(Struct, frozen=True):
     """What features add to the settings.
 
     Attributes:

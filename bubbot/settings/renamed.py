@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from bubbot.ports.settings import Keys, format_setting
 from bubbot.settings.sources import SourcedValue
@@ -16,8 +17,7 @@ CHANNEL_KEYS = MappingProxyType({"called": "trigger_names", "always": "respond_t
 """The new key of each old one in the tables of channels, and of guilds within them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RenamedSetting:
+class RenamedSetting(Struct, frozen=True):
     """A setting that is written under its old name.
 
     Attributes:

@@ -33,8 +33,7 @@ _BLANK = ("", "", b"")
 """Payload, meta and salt of an erased entry, until its fact blanks it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TapesToCopy:
+class TapesToCopy(Struct, frozen=True):
     """All tapes of a store, within one state of it.
 
     Attributes:

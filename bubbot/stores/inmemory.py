@@ -391,7 +391,7 @@ def _is_protected(stored_tape: _Tape, name: str, entry: TapeEntry) -> bool:
 
 
 def _without_leases(batches: Sequence[Batch]) -> tuple[Batch, ...]:
-    return tuple(replace(batch, lease=None) for batch in batches)
+    return tuple(structs.replace(batch, lease=None) for batch in batches)
 
 
 def _find_by_key(entries: Sequence[TapeEntry], key: str) -> TapeEntry | None:

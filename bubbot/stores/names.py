@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from bubbot.errors import EntryInvalid
 from bubbot.tape.blobs import cited_blobs
@@ -33,8 +34,7 @@ _IMPORTS = "bubbot/imports"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class TapeNameRow:
+class TapeNameRow(Struct, frozen=True):
     """A row of `tapes`, with positions of two of its entries.
 
     Attributes:

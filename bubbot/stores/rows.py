@@ -10,7 +10,6 @@ import json
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -182,8 +181,7 @@ class Statements(Protocol):
     ) -> Iterable[Sequence[Any]]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class RowFinder:
+class RowFinder(Struct, frozen=True):
     """A finder of anchors on one tape, through the indexes.
 
     Every query names its index, because the planner may choose a scan.

@@ -12,11 +12,11 @@ sessions.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import NoReturn
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.errors import AccessError
 from bubbot.tape.blobs import cited_blobs
@@ -33,8 +33,7 @@ MAX_REFERENCE_DEPTH = 3
 """How many references may lead from a fact to the one that names its session: a receipt names the delivery."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedTape:
+class SharedTape(Struct, frozen=True):
     """A tape with facts about many sessions; a viewer may see those about granted ones.
 
     A fact is about the sessions that it names; if it names none, about the subject or the entries that it names. A
@@ -58,8 +57,7 @@ class SharedTape:
         return tape.startswith(f"{prefix}/") or (tape == prefix and prefix == self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
+class Viewer(Struct, frozen=True):
     """Somebody who looks at tapes.
 
     Attributes:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from bubbot.errors import EntryNotFound
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event, thaw
 from bubbot.tape.events import BlobsRemoved, TapeErased, TapeRenamed
@@ -71,7 +73,7 @@ def with_covers(batches: Sequence[Batch], tape: str, covers: Mapping[str, Any]) 
             if result[position].tape == tape and (entry.kind, entry.name) == (Kind.EVENT, TAPE_ERASED):
                 data = thaw(entry.payload).get("data") or {}
                 entries[index] = replace(entry, payload=event(TAPE_ERASED, {**data, "covers": covers}).payload)
-                result[position] = replace(result[position], entries=tuple(entries))
+                result[position] = structs.replace(result[position], entries=tuple(entries))
                 return result
     return result
 

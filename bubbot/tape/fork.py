@@ -403,9 +403,9 @@ class ForkedTape(TapeHandle):
                 }
                 moved, if_absent = own.rebase.plan(self.name, own.entries, head, keyed.get), own.rebase.if_absent
             if moved is not None:
-                own = replace(own, entries=tuple([moved.move(self.name, entry) for entry in own.entries]))
+                own = structs.replace(own, entries=tuple([moved.move(self.name, entry) for entry in own.entries]))
                 staged = [
-                    replace(batch, entries=tuple([moved.move(batch.tape, entry) for entry in batch.entries]))
+                    structs.replace(batch, entries=tuple([moved.move(batch.tape, entry) for entry in batch.entries]))
                     for batch in staged
                 ]
             stored, fresh = await self._place(own.entries, if_absent)

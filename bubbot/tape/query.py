@@ -333,8 +333,7 @@ _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _ID = attrgetter("id")
 
 
-@dataclass(frozen=True, slots=True)
-class Matcher:
+class Matcher(Struct, frozen=True):
     """The filters of a query, ready to check entry by entry.
 
     Attributes:
@@ -465,8 +464,7 @@ def build_matcher(query: TapeQuery) -> Matcher:
     return Matcher(query, needle, part, strip_accents(phrase), tuple(words))
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFinder:
+class EntryFinder(Struct, frozen=True):
     """Finds anchors in a list of entries by ascending id."""
 
     entries: Sequence[TapeEntry]
@@ -499,8 +497,7 @@ class EntryFinder:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _FinderInMemory:
+class _FinderInMemory(Struct, frozen=True):
     """An `AnchorFinder` that never waits."""
 
     find: EntryFinder

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bubbot.errors import EntryInvalid
 from bubbot.tape.entry import Kind, TapeEntry
@@ -178,8 +178,7 @@ class PersonReference(Struct, frozen=True):
         return self.channel, self.id
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceRegistry:
+class ReferenceRegistry(Struct, frozen=True):
     """The references of every format of entry.
 
     Attributes:
@@ -256,7 +255,7 @@ class ReferenceRegistry:
         """
         if twice := sorted(self.events.keys() & events.keys()):
             raise EntryInvalid(f"the references of {', '.join(twice)} are declared twice: give one event another name")
-        return replace(self, events={**self.events, **events})
+        return structs.replace(self, events={**self.events, **events})
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,8 +395,7 @@ def entries_as_of(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedState:
+class RecordedState(Struct, frozen=True):
     """A tape at some time, in terms of the current ids of its entries (`as_of` of a `loop.step`).
 
     Attributes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -30,8 +29,7 @@ class Lease(Struct, frozen=True):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Entries for one tape.
 
     Attributes:

@@ -7,7 +7,6 @@ the name by which the code knows a sentence, `msgid` its English, `msgid_plural`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from gettext import GNUTranslations, NullTranslations
 from importlib import import_module
@@ -28,8 +27,7 @@ class CatalogueEntry(Struct, frozen=True):
     plural: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Catalogue:
+class Catalogue(Struct, frozen=True):
     """The sentences of one area in one language.
 
     Attributes:

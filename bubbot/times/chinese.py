@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec import structs
 
 from bubbot.times.clocks import Clock
 from bubbot.times.english import (
@@ -278,7 +279,7 @@ def _every_day(words: TimeWords, match: re.Match[str]) -> bool:
 
 def _every_workday(words: TimeWords, _match: re.Match[str]) -> bool:
     if words.every is not None and words.every.minutes and not words.every.weekdays:
-        words.every = replace(words.every, weekdays=WORKDAYS)
+        words.every = structs.replace(words.every, weekdays=WORKDAYS)
         return True
     return set_every(words, Repetition(weekdays=WORKDAYS))
 
@@ -300,7 +301,7 @@ def _every_weekdays(words: TimeWords, match: re.Match[str]) -> bool:
     if words.every is not None:
         if words.every.weekdays or words.every.span is not None or not (words.every.month_days or words.every.minutes):
             return False
-        words.every = replace(words.every, weekdays=weekdays, is_open=False)
+        words.every = structs.replace(words.every, weekdays=weekdays, is_open=False)
         return True
     return set_every(words, Repetition(weekdays=weekdays))
 
@@ -312,7 +313,7 @@ def _weekday_of_weeks(words: TimeWords, match: re.Match[str]) -> bool:
 def _if_weekday(words: TimeWords, match: re.Match[str]) -> bool:
     if words.every is None or not words.every.month_days or words.every.weekdays:
         return False
-    words.every = replace(words.every, weekdays=_weekdays_of(match["names"]), needs_both=True)
+    words.every = structs.replace(words.every, weekdays=_weekdays_of(match["names"]), needs_both=True)
     return True
 
 
@@ -367,7 +368,7 @@ def _month_days(words: TimeWords, match: re.Match[str]) -> bool:
         if not 1 <= months[0] <= 12:
             raise TimeRefused("date_unknown", given=match[0])
     if words.every is not None and words.every.minutes and not words.every.month_days:
-        words.every = replace(words.every, month_days=days, months=words.every.months or months)
+        words.every = structs.replace(words.every, month_days=days, months=words.every.months or months)
         return True
     others = (LAST_DAY_OF_MONTH,) if days == (31,) and not months else ()
     return set_every(words, Repetition(month_days=days, months=months, others=others))
@@ -394,7 +395,7 @@ def _months(words: TimeWords, match: re.Match[str]) -> bool:
         first = _integer(part[1], match[0])
         last = _integer(part[2], match[0]) if part[2] else first
         found |= {(month - 1) % 12 + 1 for month in range(first, last + (13 if last < first else 1))}
-    words.every = replace(words.every, months=tuple(sorted(found)))
+    words.every = structs.replace(words.every, months=tuple(sorted(found)))
     return True
 
 
@@ -413,7 +414,7 @@ def _minutes_of_hours(words: TimeWords, match: re.Match[str]) -> bool:
         return set_every(words, Repetition(minutes=minutes, hours=hours))
     if words.every.minutes or words.every.span is not None:
         return False
-    words.every = replace(words.every, minutes=minutes, hours=hours)
+    words.every = structs.replace(words.every, minutes=minutes, hours=hours)
     return True
 
 

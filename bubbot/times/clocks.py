@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import time, timedelta
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from bubbot.times.refusal import TimeRefused
 
@@ -15,8 +16,7 @@ DEFAULT_TIME = time(9)
 """The time of day of a date that names none, unless the settings say otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class DayPart:
+class DayPart(Struct, frozen=True):
     """A part of the day.
 
     Attributes:
@@ -47,8 +47,7 @@ DAY_PARTS: Mapping[str, DayPart] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClockTime:
+class ClockTime(Struct, frozen=True):
     """A time of day, as the clock of a zone shows it.
 
     Attributes:
@@ -70,8 +69,7 @@ class ClockTime:
         return timedelta(days=self.days, hours=self.time.hour, minutes=self.time.minute, seconds=self.time.second)
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """A time of day as it was said.
 
     Attributes:

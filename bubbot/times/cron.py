@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from bubbot.times.instants import find_clock_setback, first_instant, wall_time
 from bubbot.times.refusal import TimeRefused
@@ -36,8 +37,7 @@ NICKNAMES: Mapping[str, str] = MappingProxyType(
 _ITEM = r"(?a)(?P<low>\*|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d{1,4}))?"
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(Struct, frozen=True):
     """A cron field.
 
     Attributes:
@@ -62,8 +62,7 @@ _FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CronExpression:
+class CronExpression(Struct, frozen=True):
     """The allowed values of each field, ascending; weekdays are 0 (Sunday) to 6.
 
     `matches_either_day`: one of the day fields is enough.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TypeAlias
+
+from msgspec import Struct, structs
 
 from bubbot.times.clocks import Clock
 from bubbot.times.reading import Repetition, Span, TimeWords
@@ -22,8 +23,7 @@ Read: TypeAlias = Callable[[TimeWords, "re.Match[str]"], bool]
 """Add what a phrase says; return false, with nothing changed, if it cannot stand here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(Struct, frozen=True):
     """A pattern, and what it says."""
 
     pattern: re.Pattern[str]
@@ -260,7 +260,7 @@ def find_english_clocks(
         if found := _CLOCKS.match(text, position):
             clocks.append(_clock_of(found))
         elif (found := _BARES.match(text, position)) and (may_be_bare or _PART_FOLLOWS.match(text, found.end())):
-            clock = replace(_bare_clock(found), is_loose=not (has_at or clocks))
+            clock = structs.replace(_bare_clock(found), is_loose=not (has_at or clocks))
             if (may_be_year and clock.is_loose and clock.is_bare) or (clock.is_loose and found["bare"] is None):
                 break
             clocks.append(clock)
@@ -594,7 +594,7 @@ def _every_nth_weekday(words: TimeWords, match: re.Match[str]) -> bool:
     count = _ordinal_of(word)
     of_month = Repetition(weekdays=weekdays, ordinal=count)
     if count == 2:
-        return set_every(words, replace(fortnightly, others=(of_month,)))
+        return set_every(words, structs.replace(fortnightly, others=(of_month,)))
     return count <= 4 and set_every(words, of_month)
 
 
@@ -627,7 +627,7 @@ def read_weekday_of_weeks(words: TimeWords, weekdays: tuple[int, ...]) -> bool:
         return False
     if span.days > 7 and len(weekdays) > 1:
         return False
-    words.every = Repetition(weekdays=weekdays) if span.days == 7 else replace(words.every, weekdays=weekdays)
+    words.every = Repetition(weekdays=weekdays) if span.days == 7 else structs.replace(words.every, weekdays=weekdays)
     return True
 
 
@@ -684,7 +684,7 @@ def _ordinal_weekday(words: TimeWords, match: re.Match[str]) -> bool:
     if name == "day" and ordinal > 0:
         every = Repetition(month_days=(ordinal,), is_open=every.is_open)
     if is_monthly:
-        words.every = replace(every, is_open=False)
+        words.every = structs.replace(every, is_open=False)
         return True
     return set_every(words, every)
 
@@ -696,7 +696,7 @@ def _months(words: TimeWords, match: re.Match[str]) -> bool:
     for part in re.finditer(rf"({MONTH})(?:\s*(?:-|–|to|through)\s*({MONTH}))?", match["months"]):
         first, last = _month_of(part[1]), _month_of(part[2] or part[1])
         found |= {(month - 1) % 12 + 1 for month in range(first, last + (13 if last < first else 1))}
-    words.every = replace(words.every, months=tuple(sorted(found)))
+    words.every = structs.replace(words.every, months=tuple(sorted(found)))
     return True
 
 
@@ -718,7 +718,7 @@ def _also_weekdays(words: TimeWords, match: re.Match[str]) -> bool:
     """Read the days of the week after days of the month: of both, as cron has it, or either."""
     if words.every is None or not words.every.month_days or words.every.weekdays:
         return False
-    words.every = replace(
+    words.every = structs.replace(
         words.every, weekdays=_weekdays_of(match["names"]), needs_both="if" in match["link"], is_open=False
     )
     return True
@@ -740,7 +740,7 @@ def _minutes_of_hours(words: TimeWords, match: re.Match[str]) -> bool:
         return set_every(words, every)
     if words.every.minutes or words.every.span is not None:
         return False
-    words.every = replace(words.every, minutes=minutes, hours=hours)
+    words.every = structs.replace(words.every, minutes=minutes, hours=hours)
     return True
 
 
@@ -754,7 +754,7 @@ def _then_every(words: TimeWords, match: re.Match[str]) -> bool:
         other.every = Repetition(weekdays=weekdays)
     else:
         other.every = Repetition(month_days=checked_days(_numbers_of(match["days"]), match[0]))
-    words.every = replace(words.every, weekdays=other.every.weekdays, month_days=other.every.month_days)
+    words.every = structs.replace(words.every, weekdays=other.every.weekdays, month_days=other.every.month_days)
     return True
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec import structs
 
 from bubbot.times.clocks import Clock
 from bubbot.times.english import (
@@ -221,7 +222,7 @@ def find_german_clocks(text: str, position: int) -> tuple[list[Clock], int]:
         position = joined.end()
     if clocks and text[:end].endswith("uhr"):
         clocks = [
-            replace(clock, is_exact=True, is_bare=False) if clock.is_bare or ":" in clock.source else clock
+            structs.replace(clock, is_exact=True, is_bare=False) if clock.is_bare or ":" in clock.source else clock
             for clock in clocks
         ]
     return clocks, end
@@ -429,7 +430,9 @@ def _ordinal_weekday(words: TimeWords, match: re.Match[str]) -> bool:
     if is_monthly:
         words.every = every
         return True
-    return set_every(words, replace(every, is_open=bool(scope) and scope.startswith("d") and not match["every"]))
+    return set_every(
+        words, structs.replace(every, is_open=bool(scope) and scope.startswith("d") and not match["every"])
+    )
 
 
 def _weekdays_of(text: str) -> tuple[int, ...]:
@@ -459,7 +462,7 @@ def _also_weekdays(words: TimeWords, names: str, *, needs_both: bool = False) ->
     """Read days of the week after days of the month, or after minutes."""
     if words.every is None or words.every.weekdays or not (words.every.month_days or words.every.minutes):
         return False
-    words.every = replace(words.every, weekdays=_weekdays_of(names), needs_both=needs_both, is_open=False)
+    words.every = structs.replace(words.every, weekdays=_weekdays_of(names), needs_both=needs_both, is_open=False)
     return True
 
 
@@ -469,7 +472,7 @@ def _and_weekdays(words: TimeWords, match: re.Match[str]) -> bool:
 
 def _every_workday(words: TimeWords, match: re.Match[str]) -> bool:
     if words.every is not None and words.every.minutes and not words.every.weekdays:
-        words.every = replace(words.every, weekdays=WORKDAYS)
+        words.every = structs.replace(words.every, weekdays=WORKDAYS)
         return True
     return _every_name(words, match)
 
@@ -487,7 +490,7 @@ def _month_days(words: TimeWords, match: re.Match[str]) -> bool:
     days = checked_days((_ordinal_of(named),) if named else _numbers_of(match["days"]), match[0])
     every = Repetition(month_days=days, others=(LAST_DAY_OF_MONTH,) if days == (31,) else ())
     if words.every is not None and words.every.minutes and not words.every.month_days:
-        words.every = replace(words.every, month_days=days)
+        words.every = structs.replace(words.every, month_days=days)
         return True
     if words.every is not None and words.every.span == Span(months=1):
         words.every = every
@@ -514,7 +517,7 @@ def _months(words: TimeWords, match: re.Match[str]) -> bool:
     for part in re.finditer(spell_umlauts(rf"({MONTH})(?:{_RANGE}({MONTH}))?"), match["months"]):
         first, last = _month_of(part[1]), _month_of(part[2] or part[1])
         found |= {(month - 1) % 12 + 1 for month in range(first, last + (13 if last < first else 1))}
-    words.every = replace(words.every, months=tuple(sorted(found)))
+    words.every = structs.replace(words.every, months=tuple(sorted(found)))
     return True
 
 
@@ -532,7 +535,7 @@ def _minutes_of_hours(words: TimeWords, match: re.Match[str]) -> bool:
         return set_every(words, Repetition(minutes=minutes, hours=hours))
     if words.every.minutes or words.every.span is not None:
         return False
-    words.every = replace(words.every, minutes=minutes, hours=hours)
+    words.every = structs.replace(words.every, minutes=minutes, hours=hours)
     return True
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from datetime import UTC, tzinfo
+
+from msgspec import Struct
 
 from bubbot.times.chinese import CHINESE_PHRASES, find_chinese_clocks
 from bubbot.times.english import ENGLISH_PHRASES, find_english_clocks
@@ -30,8 +31,7 @@ _SIMPLIFIED = str.maketrans(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRun:
+class TimeRun(Struct, frozen=True):
     """Words that were read, up to `end`."""
 
     words: TimeWords

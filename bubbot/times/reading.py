@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import product
 
+from msgspec import Struct, structs
+
 from bubbot.times.clocks import DEFAULT_TIME, Clock, ClockTime, default_reading
 from bubbot.times.cron import CronExpression, parse_cron
 from bubbot.times.instants import first_instant, wall_time
@@ -34,8 +36,7 @@ LAST_SAFE_DAY = 28
 """The last day that every month has."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeReading:
+class TimeReading(Struct, frozen=True):
     """A time that was understood.
 
     Attributes:
@@ -49,8 +50,7 @@ class TimeReading:
     zone: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TimedRequest:
+class TimedRequest(Struct, frozen=True):
     """What was asked for.
 
     Attributes:
@@ -62,8 +62,7 @@ class TimedRequest:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingContext:
+class ReadingContext(Struct, frozen=True):
     """What the words refer to.
 
     Attributes:
@@ -86,8 +85,7 @@ class ReadingContext:
         return wall_time(self.now, self.calendar or self.zone).date()
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A length of time in units of the calendar and of the clock."""
 
     months: int = 0
@@ -100,8 +98,7 @@ class Span:
         return not (self.months or self.days or self.seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Repetition:
+class Repetition(Struct, frozen=True):
     """How often something comes.
 
     Attributes:
@@ -243,15 +240,15 @@ class TimeWords:
         if isinstance(current, OneTime):
             current = one_time(current.due_instant(context.zone), source)
         calendar = None if self.is_clock_only else context.zone
-        there = replace(context, zone=self.zone.zone, current=current, calendar=calendar)
+        there = structs.replace(context, zone=self.zone.zone, current=current, calendar=calendar)
         reading = self._read(source, there)
         if not isinstance(reading.when, OneTime):
             if not self.zone.name:
                 raise TimeRefused("zone_offset", given=source)
-            return replace(reading, zone=self.zone.name)
+            return structs.replace(reading, zone=self.zone.name)
         first, *others = _instants(reading, there, source)
         if self.zone.literal is not None:
-            by_letter = replace(there, zone=self.zone.literal)
+            by_letter = structs.replace(there, zone=self.zone.literal)
             others = [*_instants(self._read(source, by_letter), by_letter, source)[:1], *others]
         return TimeReading(first, tuple(dict.fromkeys(other for other in others if other != first))[:2])
 
@@ -274,8 +271,7 @@ def _instants(reading: TimeReading, context: ReadingContext, source: str) -> lis
     return [one_time(rule.due_instant(context.zone), source) for rule in rules if isinstance(rule, OneTime)]
 
 
-@dataclass(frozen=True, slots=True)
-class _SingleTime:
+class _SingleTime(Struct, frozen=True):
     """A time that comes once."""
 
     words: TimeWords
@@ -423,7 +419,7 @@ class _SingleTime:
         found: list[list[date]] = []
         for one in orders if words.weekday is not None else ():
             with suppress(TimeRefused):
-                found.append(replace(self, words=one)._calendar_days())  # noqa: SLF001 - of this module
+                found.append(structs.replace(self, words=one)._calendar_days())  # noqa: SLF001 - of this module
         if len(found) != 1:
             first, second = (self._iso(one.month or 0, one.day or 0) for one in orders)
             raise TimeRefused("date_order", given=self.source, first=first, second=second)
@@ -458,8 +454,7 @@ class _SingleTime:
         return TimeRefused("at_past", given=self.source, instant=f"{moment:%Y-%m-%d %H:%M}")
 
 
-@dataclass(frozen=True, slots=True)
-class _RepeatedTime:
+class _RepeatedTime(Struct, frozen=True):
     """A time that comes again and again."""
 
     words: TimeWords
@@ -530,7 +525,7 @@ class _RepeatedTime:
         if any(one.days for one in times):  # midnight at the end of a day is the beginning of the next one
             if every.weekdays or every.month_days or every.ordinal or words.has_start:
                 raise TimeRefused("clock_midnight", given=self.source)
-            times = [replace(one, days=0) for one in times]
+            times = [structs.replace(one, days=0) for one in times]
         if words.clocks and words.clocks[0].is_midnight and (every.weekdays or every.month_days or every.ordinal):
             raise TimeRefused("clock_midnight", given=self.source)
         return self._by_day(every, times)
@@ -549,7 +544,7 @@ class _RepeatedTime:
             if every.months:
                 raise TimeRefused("when_start", given=self.source)
             if span.days == 7 and not every.weekdays and not words.has_start:
-                every, span = replace(every, weekdays=(context.today.isoweekday() % 7,)), None
+                every, span = structs.replace(every, weekdays=(context.today.isoweekday() % 7,)), None
             else:
                 return interval(self._first(every, times), days=span.days)
         if words.has_start:
@@ -567,7 +562,7 @@ class _RepeatedTime:
         if today.day > LAST_SAFE_DAY and not every.month_days:
             raise TimeRefused("when_month_day", given=self.source)
         months = tuple(sorted((today.month - 1 + offset) % 12 + 1 for offset in range(0, 12, count)))
-        return replace(
+        return structs.replace(
             every, span=None, month_days=every.month_days or (today.day,), months=months if count > 1 else ()
         )
 

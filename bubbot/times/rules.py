@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from bubbot.times.cron import WEEKDAYS, CronExpression, format_instant, parse_cron
 from bubbot.times.instants import first_instant, wall_time
@@ -39,8 +40,7 @@ _COUNTED_CRON = r"(?ai)(\S+) (\S+) (?:(L) \* [*?]|[*?] \* (\w+)(?:#([1-4])|L))"
 """The last day of the month, and a counted day of the week, as some crons write them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """A repetition from the anchor on.
 
     Attributes:
@@ -76,8 +76,7 @@ class Interval:
         return interval(first_instant(start - timedelta(days=steps * self.days), zone), days=self.days)
 
 
-@dataclass(frozen=True, slots=True)
-class OneTime:
+class OneTime(Struct, frozen=True):
     """One time: a time of day of the zone (`wall`), or an `instant`."""
 
     text: str
@@ -97,8 +96,7 @@ class OneTime:
         return self.instant
 
 
-@dataclass(frozen=True, slots=True)
-class OrdinalDay:
+class OrdinalDay(Struct, frozen=True):
     """A day of each month that is found by counting, such as its last Friday.
 
     Attributes:

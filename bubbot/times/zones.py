@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta, timezone, tzinfo
 from functools import cache
 from types import MappingProxyType
 from zoneinfo import ZoneInfo, available_timezones
 
+from msgspec import Struct
+
 from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import find_zone
 
 
-@dataclass(frozen=True, slots=True)
-class SpokenZone:
+class SpokenZone(Struct, frozen=True):
     """A zone that was said with a time.
 
     Attributes:

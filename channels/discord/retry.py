@@ -7,8 +7,9 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from bubbot.concurrency import Backoff
 from channels.discord.api import DiscordApi
@@ -20,8 +21,7 @@ MAX_CONCURRENT_CALLS = 6
 """Concurrent requests; few, so that backfill does not delay requests that people wait for."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiscordReceiveTiming:
+class DiscordReceiveTiming(Struct, frozen=True):
     """Timing of the receiving half in seconds, its limits, the clock and the random source. Tests shorten it."""
 
     initial_backoff: float = 1.0
@@ -55,7 +55,7 @@ class DiscordReceiveTiming:
     """Events that may wait in a chat's lane."""
     duplicate_grace: float = 60.0
     """Time after the start in which foreign messages do not count as another program's."""
-    refusals: RefusalTiming = RefusalTiming()  # noqa: RUF009 - frozen
+    refusals: RefusalTiming = RefusalTiming()
     """Timing of refusals after the bot was ready once."""
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random

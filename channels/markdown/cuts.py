@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import TypeAlias
 
@@ -55,8 +54,7 @@ def find_end(text: str, start: int, limit: int, measure: Measure) -> int:
     return low
 
 
-@dataclass(frozen=True, slots=True)
-class TextCutter:
+class TextCutter(Struct, frozen=True):
     """A finder of cuts in one text.
 
     Attributes:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bubbot.concurrency import Backoff
 
@@ -57,7 +56,7 @@ class RefusalMonitor:
         self._timing = timing
         self._monotonic = monotonic
         self._backoff = Backoff(jitter, timing.first_wait, timing.max_wait, spread=(0.5, 1.0))
-        self._confirmed_backoff = replace(
+        self._confirmed_backoff = structs.replace(
             self._backoff, first_seconds=timing.confirmed_wait, max_seconds=timing.confirmed_wait
         )
         self._quiet_seconds = quiet_seconds

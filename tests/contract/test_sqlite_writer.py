@@ -9,13 +9,13 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiosqlite
 import pytest
+from msgspec import structs
 
 from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
 from bubbot.stores.sqlite.sizes import WalCheckpointer
@@ -322,7 +322,7 @@ async def test_a_caller_cancelled_in_mid_append_wrote_everything(store: SqliteSt
         def plan(self, *_: object) -> None:
             began.set()
 
-    last = replace(notes("c", tape="other"), rebase=NoticedRebase(0, KERNEL_REFERENCES))
+    last = structs.replace(notes("c", tape="other"), rebase=NoticedRebase(0, KERNEL_REFERENCES))
     job = asyncio.create_task(store.append([notes("a", "b"), last]))
     await began.wait()
     job.cancel()

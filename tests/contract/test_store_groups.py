@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
+from msgspec import structs
 from psycopg import AsyncConnection
 
 from bubbot.errors import EntryNotFound, LeaseLost, TapeConflict
@@ -221,7 +221,9 @@ async def test_a_merge_that_conflicts_leaves_its_fork_open_and_its_neighbours_al
 async def test_forks_that_merge_in_one_group_are_rebased_one_after_the_other(store: GroupStore) -> None:
     await store.append([notes("a")])
     deltas = {
-        fork: replace(batch(note(fork), event("turn/start", {"messages": [2]})), rebase=Rebase(1, KERNEL_REFERENCES))
+        fork: structs.replace(
+            batch(note(fork), event("turn/start", {"messages": [2]})), rebase=Rebase(1, KERNEL_REFERENCES)
+        )
         for fork in ("f", "g")
     }
     for fork, delta in deltas.items():
@@ -237,9 +239,9 @@ async def test_a_lease_that_is_raised_in_a_group_is_lost_for_later_jobs_of_it(st
     under = Lease("tape", epoch)
     before, raised, after, twice = await in_one_commit(
         store,
-        store.append([replace(notes("a"), lease=under)]),
+        store.append([structs.replace(notes("a"), lease=under)]),
         store.raise_epoch("tape"),
-        store.append([replace(notes("b"), lease=under)]),
+        store.append([structs.replace(notes("b"), lease=under)]),
         store.raise_epoch("tape"),
     )
     assert (type(before), raised, type(after), twice) == (list, epoch + 1, LeaseLost, epoch + 2)
@@ -279,7 +281,7 @@ async def test_many_jobs_of_all_kinds_at_once_are_each_as_if_alone(store: GroupS
         tape, fork = f"chat/{number % 7}", f"fork{number}"
         await store.append([batch(note("in", key=f"in{number}"), tape="inbox")])
         head = await store.head(tape)
-        delta = replace(batch(note(f"said {number}"), tape=tape), rebase=Rebase(head, KERNEL_REFERENCES))
+        delta = structs.replace(batch(note(f"said {number}"), tape=tape), rebase=Rebase(head, KERNEL_REFERENCES))
         await store.open_fork(ForkRecord(fork, tape, head, (delta,)), expect_head=False)
         await store.extend_fork(fork, [notes("step", tape="outbox")])
         if number % 5:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import EntryNotFound, TapeConflict
 from bubbot.tape.anchor import anchor
@@ -186,7 +186,7 @@ async def test_a_staged_entry_under_a_stored_key_is_not_written_again(opened: Ta
 
 def delta(*entries: TapeEntry, base: int, tape: str = "tape", if_absent: tuple[str, ...] = ()) -> Batch:
     """What a fork with this base merges, ready to be rebased."""
-    return replace(batch(*entries, tape=tape), rebase=Rebase(base, KERNEL_REFERENCES, frozenset(if_absent)))
+    return structs.replace(batch(*entries, tape=tape), rebase=Rebase(base, KERNEL_REFERENCES, frozenset(if_absent)))
 
 
 @pytest.mark.law("T13")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
 
@@ -15,7 +13,7 @@ from tests.tapes import notes, texts, whole
 
 def under(epoch: int, batch: Batch) -> Batch:
     """The batch, written under a lease of the tape `tape`."""
-    return replace(batch, lease=Lease("tape", epoch))
+    return structs.replace(batch, lease=Lease("tape", epoch))
 
 
 async def test_the_epochs_of_a_tape_begin_with_one_and_rise(store: TapeStore) -> None:

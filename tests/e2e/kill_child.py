@@ -13,9 +13,10 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec import structs
 
 from bubbot.app.bot import PortWrappers, open_app
 from bubbot.app.own_features import FEATURES
@@ -73,7 +74,7 @@ class KillingStore:
         if not self._split_done:
             return await self._around("merge", self._store.merge_fork(fork, batches, reset))
         done = [batch for batch in batches if batch.tape.startswith("bubbot/inbox/")]
-        emptied = [replace(batch, entries=()) if batch in done else batch for batch in batches]
+        emptied = [structs.replace(batch, entries=()) if batch in done else batch for batch in batches]
         merged = await self._around("merge", self._store.merge_fork(fork, emptied, reset))
         await self._store.append(done)
         return merged

@@ -25,7 +25,7 @@ LIBRARIES = (
 """What an interpreter that was not built for the container may need there."""
 BOOT_SECONDS = 90.0
 STOP_SECONDS = 60.0
-SOURCES = ("bubbot", "channels", "systemd", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("bubbot", "channels", "systemd", "docs", "pyproject.toml", "README.md", "LICENSE")
 
 
 def lacking() -> str:

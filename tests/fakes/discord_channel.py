@@ -6,12 +6,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from discord.gateway import KeepAliveHandler
+from msgspec import structs
 
 from bubbot.ports.channel import (
     BackfillCursor,
@@ -156,4 +156,4 @@ async def _end_heartbeats(interval: float) -> None:
 
 def with_pace(**changes: Any) -> DiscordReceiveTiming:
     """The fast one, changed."""
-    return replace(FAST, **changes)
+    return structs.replace(FAST, **changes)

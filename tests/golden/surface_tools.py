@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+from msgspec import structs
 
 from bubbot.app.turns import build_session_deps
 from bubbot.arguments.fields import Args, write_given
@@ -125,14 +126,14 @@ def _describe(each: Tool) -> dict[str, Any]:
         "summary": each.summary,
         "for_model": each.for_model,
         "role": each.role.value,
-        "effect": {name: str(value) for name, value in asdict(each.effect).items()},
+        "effect": {name: str(value) for name, value in structs.asdict(each.effect).items()},
         "is_rare": each.is_rare,
         "is_reserved": each.is_reserved,
         "runs_in_parallel": each.runs_in_parallel,
         "timeout": each.timeout,
         "has_plan": each.plan is not None,
         "has_probe": each.probe is not None,
-        "help": json.loads(json.dumps(asdict(each.help))),
+        "help": json.loads(json.dumps(structs.asdict(each.help))),
         "spec": _spec_text(each),
         "calls": {name: _describe_call(each, values) for name, values in sample_calls(each)},
     }
@@ -167,7 +168,7 @@ async def record_calls(folder: Path) -> dict[str, Any]:
             plan = await plan_call(turn, each, parsed)
         except (BubbotError, ToolSignal) as error:
             return json.dumps({"refused": str(error)}, ensure_ascii=False)
-        described = {name: str(value) for name, value in asdict(plan.effect).items()}
+        described = {name: str(value) for name, value in structs.asdict(plan.effect).items()}
         return json.dumps(
             {
                 "stored": write_arguments(parsed),

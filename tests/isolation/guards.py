@@ -140,7 +140,9 @@ _choose_zones = vars(memories)["choose_zones"]
 
 def _choose(**facts: Any) -> Removal:
     """Let the rule about memory see other facts."""
-    return replaced(memories, "choose_zones", lambda real, enabled: _choose_zones(replace(real, **facts), enabled))
+    return replaced(
+        memories, "choose_zones", lambda real, enabled: _choose_zones(structs.replace(real, **facts), enabled)
+    )
 
 
 async def _link_everybody(*_: object) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -67,7 +66,7 @@ def _make_api(chat: LocalChat, terminal: SharedTerminal, settings: Settings) -> 
         return await service.deliver_pending(session)
 
     async def command(body: JsonObject) -> JsonObject:
-        context = replace(bot.turn_services.command_context, exclusive=bot.runtime.exclusive)
+        context = structs.replace(bot.turn_services.command_context, exclusive=bot.runtime.exclusive)
         return await answer_command(context, settings, body)
 
     async def refuse_reload(_body: JsonObject) -> JsonObject:

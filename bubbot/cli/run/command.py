@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.app.bot import Bot
 from bubbot.app.daemon import Daemon, open_daemon
@@ -81,7 +83,7 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
         async with _start_reporting() as report:
             while (current := await _run_once(setup, path, signals, report)) is not None:
                 log.info("starting again", extra={"action": "run.again"})
-                setup, signals.restarted_at = replace(setup, settings=current), time.monotonic()
+                setup, signals.restarted_at = structs.replace(setup, settings=current), time.monotonic()
     except StoreFull as error:
         if not signals.ending.is_set():
             raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +64,7 @@ async def _serve_trace(daemon: Daemon, reloader: Reloader, settings: Settings, h
     from bubbot.server.pages import serve_pages
 
     async def submit(name: str, arguments: Mapping[str, Any], viewer: Viewer) -> None:
-        context = replace(_make_context(daemon), account=viewer.account)
+        context = structs.replace(_make_context(daemon), account=viewer.account)
         await answer_command(context, reloader.current, {"name": name, "arguments": dict(arguments)})
 
     async with open_trace(settings, home, submit, serves_auditors=True) as trace:
@@ -98,7 +97,7 @@ async def _serve_network(daemon: Daemon, api: Api, settings: Settings, port: int
 def _make_context(daemon: Daemon) -> CommandContext:
     """Return what a command works on that comes from outside any turn."""
     base = daemon.bot.turn_services.command_context
-    return replace(base, exclusive=daemon.bot.runtime.exclusive, services=[*base.services, daemon.access])
+    return structs.replace(base, exclusive=daemon.bot.runtime.exclusive, services=[*base.services, daemon.access])
 
 
 def _make_api(daemon: Daemon, reloader: Reloader) -> Api:

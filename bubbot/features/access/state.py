@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import singledispatchmethod
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
@@ -318,8 +317,7 @@ them."""
 CHECKPOINTS = {ACCESS_PROJECTION.checkpoint_name: checkpoint_model(AccessState)}
 
 
-@dataclass(frozen=True, slots=True)
-class AccessHistoryView:
+class AccessHistoryView(Struct, frozen=True):
     """The newest `limit` facts of the access tape, newest first, without erased ones."""
 
     limit: int = 50

@@ -7,7 +7,7 @@ or summary shows it. The chosen one is copied with new ids; the copies name the 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -136,8 +136,7 @@ class BranchGroup(Struct, frozen=True):
         return None if self.chosen is None else BranchChosen.try_of(self.chosen)
 
 
-@dataclass(frozen=True, slots=True)
-class BranchGroupView:
+class BranchGroupView(Struct, frozen=True):
     """The branches of the newest question, or those of a group; None if there are none."""
 
     group: str = ""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.features.agents.facts import AgentJoined
 from bubbot.features.agents.settings import AgentSettings, AgentsSettings
@@ -51,8 +51,7 @@ _BETWEEN = re.compile(r"(?:[\s,;:&+、，،]|\b(?:and|und|et|y|e|и|و)\b|和|�
 """What may stand between the names of several agents at the beginning of a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedView:
+class JoinedView(Struct, frozen=True):
     """The agents that were called in a chat, by name."""
 
     heavy: bool = False
@@ -66,8 +65,7 @@ class JoinedView:
         return frozenset([joined.agent for entry in answers[0] if (joined := AgentJoined.try_of(entry)) is not None])
 
 
-@dataclass(frozen=True, slots=True)
-class LastAskedView:
+class LastAskedView(Struct, frozen=True):
     """The agent that the newest message asked, as the beginning of its turn says; empty for the bot itself."""
 
     heavy: bool = False
@@ -189,7 +187,7 @@ class ConfiguredAgents:
     def make(self, name: str, *, living: frozenset[str] = frozenset()) -> Agent:
         """Return the agent of this name (empty: the bot itself) among those that live in a chat."""
         if not name:
-            return replace(THE_BOT, title=self.bot_name, living=living)
+            return structs.replace(THE_BOT, title=self.bot_name, living=living)
         settings = self.settings.named[name]
         return Agent(
             name,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from bubbot.features.agents.facts import AgentEnded, AgentStarted
 from bubbot.tape.entry import Kind
@@ -18,8 +19,7 @@ Attempt: TypeAlias = Cited[AgentStarted] | Cited[AgentEnded]
 """An attempt at a sub-task in an interrupted turn: its end, or its start if it was cut off."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptsView:
+class AttemptsView(Struct, frozen=True):
     """The attempts at the order with this digest in interrupted turns, oldest first."""
 
     order: str

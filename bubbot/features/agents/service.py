@@ -6,10 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Literal
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from bubbot.concurrency import uninterrupted
 from bubbot.errors import (
@@ -149,7 +148,7 @@ class SubTaskService:
         """Return who works on a sub-task: the agent that was ordered, or whoever answers the turn, with the model of a branch."""
         agent = self.agents.make(order.agent).limit_memory(turn.agent) if order.agent else turn.agent
         model = order.branch.alternative.model if order.branch else UNSET
-        return replace(agent, model=model) if isinstance(model, str) else agent
+        return structs.replace(agent, model=model) if isinstance(model, str) else agent
 
     def find_tasks(self, turn: Turn) -> RunningTasks:
         """Return what the sub-tasks of a turn share."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
+
+from msgspec import Struct
 
 from bubbot.features.approvals.facts import ApprovalAsked, ApprovalDecided, ApprovalOpened
 from bubbot.formatting import code, escape_markdown, fence, show_details
@@ -23,8 +24,7 @@ MAX_VALUE_CHARS = 200
 HOUR_SECONDS = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalCard:
+class ApprovalCard(Struct, frozen=True):
     """A card.
 
     Attributes:

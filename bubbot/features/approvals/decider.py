@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from bubbot.command import TERMINAL, Caller
 from bubbot.errors import CommandRefused
@@ -15,8 +14,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import parse_moment
 
 
-@dataclass(frozen=True, slots=True)
-class Decider:
+class Decider(Struct, frozen=True):
     """The person who answers.
 
     Attributes:

@@ -9,13 +9,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from bubbot.concurrency import uninterrupted
@@ -97,8 +97,7 @@ class SpendingLimit(Struct, frozen=True):
 _UNLIMITED = SpendingLimit()
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetLimits:
+class BudgetLimits(Struct, frozen=True):
     """The configured limits and prices.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.state import BUDGET_PROJECTION
@@ -12,8 +13,7 @@ from bubbot.tape.projection import read_combined_projection
 from bubbot.tape.service import TapeService
 
 
-@dataclass(frozen=True, slots=True)
-class LimitReporter:
+class LimitReporter(Struct, frozen=True):
     """Reports the limits of budgets from the budget tape. See `ReportsLimits`.
 
     Attributes:

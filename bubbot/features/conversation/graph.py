@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from msgspec import Struct
@@ -82,8 +81,7 @@ class AnchorGraph(Struct, frozen=True):
         return {target: tuple(links) for target, links in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class GraphView:
+class GraphView(Struct, frozen=True):
     """The graph of the newest `limit` anchors of a tape."""
 
     tape: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -58,8 +57,7 @@ class TapeInfo(Struct, frozen=True):
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
-class InfoView:
+class InfoView(Struct, frozen=True):
     """The numbers of a tape, from four entries, each found through an index: the cost does not grow with the tape."""
 
     @property

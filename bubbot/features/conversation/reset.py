@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Annotated, Literal, Protocol, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command
@@ -162,7 +161,7 @@ class ResetCommands:
     async def _collect_traces(self, turn: Turn, tapes: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """Find the entries to erase on these tapes; messages that did not arrive yet end with them."""
         asking = frozenset(accepted.id for accepted in turn.inbounds)
-        view, traces = replace(self._view_traces(turn.session), asking=asking), []
+        view, traces = structs.replace(self._view_traces(turn.session), asking=asking), []
         for tape in tapes:
             answers = await turn.tape.fetch(view.queries(tape))
             traces.append((tape, view.fold(answers)))

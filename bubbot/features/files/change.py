@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.features.files.facts import FileChanged, FileFailed
 from bubbot.features.files.folder import digest
@@ -26,8 +27,7 @@ CHANGES_FOLDERS = Effect(EffectKind.INSIDE, Source.WORLD, power=Power.FOLDERS)
 """The tool changes what it can take back, and answers with words of files."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedChange:
+class PlannedChange(Struct, frozen=True):
     """A change that can be made: where, from what and to what; None means no file."""
 
     path: FilePath
@@ -52,8 +52,7 @@ class PlannedChange:
         return "\n".join([head, *_changed_lines(*_split_lines(old, new))])
 
 
-@dataclass(frozen=True, slots=True)
-class FileHistoryView:
+class FileHistoryView(Struct, frozen=True):
     """The changes of one file that happened, newest first."""
 
     path: str

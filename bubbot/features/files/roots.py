@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
@@ -31,8 +30,7 @@ class FileRoot(Struct, frozen=True):
     is_workspace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FilePath:
+class FilePath(Struct, frozen=True):
     """A path below a root: its parts are plain names, none of them `..`. No parts: the root itself."""
 
     root: FileRoot

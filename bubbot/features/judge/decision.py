@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -56,8 +55,7 @@ class ModelDecision(Struct, frozen=True):
     branches: tuple[Alternative, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionView:
+class DecisionView(Struct, frozen=True):
     """The decision that a target is, or is the outcome of."""
 
     target: JudgedTarget

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from bubbot.features.judge.settings import JudgeSettings
@@ -29,8 +28,7 @@ MAX_ANSWERS_READ = 2_000
 LabelSteps = Generator[tuple[TapeQuery, ...], QueryAnswers, "tuple[Label, ...]"]
 
 
-@dataclass(frozen=True, slots=True)
-class LabelsView:
+class LabelsView(Struct, frozen=True):
     """All judgements of a tape, newest first; at most one of each subject is in force.
 
     A reaction counts if it is to an answer. Of what a person shows below the parts of one answer, the newest reaction that the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
@@ -31,8 +30,7 @@ IsAllowed: TypeAlias = Callable[[TurnRecord], Awaitable[Reason | None]]
 """Return why a turn may not be used; None if it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeStep:
+class EpisodeStep(Struct, frozen=True):
     """A call of a model.
 
     Attributes:

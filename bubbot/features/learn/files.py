@@ -12,13 +12,13 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from hashlib import file_digest
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct, field
 
 from bubbot.errors import ConfigError
 from bubbot.features.learn.episodes import EpisodeReader, EpisodeTurn, LeftOutTurn
@@ -32,8 +32,7 @@ MAX_RECEIPT_BYTES = 64 * 2**20
 """More than any receipt has: one of a million turns that were left out, each by itself, has a fourth of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedFile:
+class ExportedFile(Struct, frozen=True):
     """An exported file with its receipt.
 
     Attributes:
@@ -56,8 +55,7 @@ class ExportedFile:
         return [*(FileEpisode(part, islice(turns, part.records)) for part in parts), FileEpisode(last, turns)]
 
 
-@dataclass(frozen=True, slots=True)
-class FileEpisode:
+class FileEpisode(Struct, frozen=True):
     """What a file has of a slice. It is read once."""
 
     origin: ExportedSlice

@@ -113,8 +113,7 @@ class ExportReceipt(Struct, frozen=True):
         return tuple(f"{reason}: {count}" for reason, count in sorted(reasons.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(Struct, frozen=True):
     """A slice that is to be exported.
 
     Attributes:

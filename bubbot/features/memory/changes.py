@@ -8,7 +8,6 @@ then, and the fold applies them in that order: no change of another chat is lost
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import singledispatchmethod
 from types import MappingProxyType
@@ -262,8 +261,7 @@ def forget_lines(memory: MemorySnapshot, needle: str, moment: str) -> tuple[Memo
     return changed, removed
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneChangesView:
+class ZoneChangesView(Struct, frozen=True):
     """All changes of a memory, in the order of the tape."""
 
     heavy: bool = False

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from bubbot.errors import AccessError, ConfigError
 from bubbot.feature import ReadSession
@@ -53,8 +52,7 @@ async def read_no_session(turn: Turn, source: str) -> TapeHandle:
     raise AccessError(f"{turn.session} may not read {source}")
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySources:
+class MemorySources(Struct, frozen=True):
     """What memory views are assembled from, besides the zones.
 
     Attributes:

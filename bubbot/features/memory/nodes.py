@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta, tzinfo
 from typing import Literal, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from bubbot.errors import AccessError, ConfigError, EntryNotFound
 from bubbot.features.memory.settings import CURRENT_TOPIC
@@ -60,8 +59,7 @@ class NodeReading(Struct, frozen=True):
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownAlready:
+class ShownAlready(Struct, frozen=True):
     """What the window of a chat shows.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -65,8 +64,7 @@ class PolicyInUse(Struct, frozen=True):
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenView:
+class ChosenView(Struct, frozen=True):
     """The memory view that a chat has chosen; empty for the configured one."""
 
     heavy: bool = False

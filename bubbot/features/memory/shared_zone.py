@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import TypeAlias
 
@@ -62,8 +61,7 @@ MAX_CACHED_ZONES = 1_000
 """Memories kept in memory at most, about 2 kB each and their words; a dropped one is read from its tape again."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMemory:
+class StoredMemory(Struct, frozen=True):
     """What a tape of shared memory holds.
 
     Attributes:
@@ -71,7 +69,7 @@ class StoredMemory:
         head: the newest entry of the tape; 0 if it has none.
     """
 
-    memory: MemorySnapshot = field(default_factory=MemorySnapshot)
+    memory: MemorySnapshot = msgspec.field(default_factory=MemorySnapshot)
     head: int = 0
 
     def with_staged(self, entries: Sequence[TapeEntry]) -> MemorySnapshot:

@@ -132,8 +132,7 @@ class MemoryView:
         return snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryVersionsView:
+class MemoryVersionsView(Struct, frozen=True):
     """All sealed versions, newest first; seals without a version are left out."""
 
     heavy: bool = False
@@ -147,8 +146,7 @@ class MemoryVersionsView:
         return tuple(MemoryVersion(_version(seal), seal.id, seal.date) for seal in answers[0] if _version(seal))
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryVersionView:
+class MemoryVersionView(Struct, frozen=True):
     """One version by its number (the newest of that number), or None. `span` is the part of the tape to search."""
 
     version: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct, structs
 
 from bubbot.features.otel.people import PeopleRedactor, Person
 from bubbot.formatting import clean_json
@@ -21,8 +22,7 @@ UNKNOWN_TOOL = "unknown"
 SUB_TASK = "sub-task"
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(Struct, frozen=True):
     """What a receiver may see.
 
     Attributes:
@@ -48,7 +48,7 @@ class Exposure:
         if self.content != "redacted":
             return self
         redactor = PeopleRedactor(self.identify, session=session, people=people, channels=self.channels)
-        return replace(self, people=redactor)
+        return structs.replace(self, people=redactor)
 
     @property
     def has_content(self) -> bool:

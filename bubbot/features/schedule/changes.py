@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from itertools import pairwise
 from types import MappingProxyType
@@ -84,8 +83,7 @@ OWNER_ONLY_FIELDS = ("to", "nested", "urgent", "allow")
 """The fields that only owners set, and only in a direct chat or at the terminal."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobChanges:
+class JobChanges(Struct, frozen=True):
     """Checks of changes against the existing jobs. Every method raises `ValueInvalid`, and `TimeRefused` for a time that cannot
     be read or used.
 

@@ -379,7 +379,7 @@ class ScheduleCommands:
 
     async def _save(self, caller: Caller, pending: JobChanges, facts: Sequence[TapeEntry]) -> JobChanges:
         """Save facts, in a turn with it; return what may be changed then."""
-        after = replace(pending, state=pending.state.with_facts(facts))
+        after = structs.replace(pending, state=pending.state.with_facts(facts))
         if caller.turn is not None:
             caller.turn.tape.stage(SCHEDULE_TAPE, facts)
         else:

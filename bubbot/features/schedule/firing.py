@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from msgspec import Struct, structs
@@ -92,8 +91,7 @@ def mark_instant(mark: str) -> datetime:
     return parse_moment(mark.partition("!")[0]) or datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(Struct, frozen=True):
     """The firing that an inbound stands for."""
 
     job_state: JobState

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours, job_label
 from bubbot.features.schedule.facts import Actor, Job
@@ -33,8 +33,7 @@ from bubbot.times.rules import Interval, OneTime, When, find_zone
 MAX_LINE_CHARS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class JobFormatter:
+class JobFormatter(Struct, frozen=True):
     """Texts about jobs.
 
     Attributes:

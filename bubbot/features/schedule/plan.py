@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from hashlib import sha256
 
@@ -56,8 +55,7 @@ def clock_entries(job_state: JobState, now: datetime) -> list[TapeEntry]:
     return facts
 
 
-@dataclass(frozen=True, slots=True)
-class QuietHours:
+class QuietHours(Struct, frozen=True):
     """Quiet hours, as minutes of the day, by the clock of a zone."""
 
     start: int

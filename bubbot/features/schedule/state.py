@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import singledispatchmethod
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -235,8 +235,7 @@ SCHEDULE_PROJECTION = replace(
 CHECKPOINTS = {SCHEDULE_PROJECTION.checkpoint_name: checkpoint_model(ScheduleState)}
 
 
-@dataclass(frozen=True, slots=True)
-class JobHistoryView:
+class JobHistoryView(Struct, frozen=True):
     """The newest facts about one job, oldest first, among the newest `reach` of all."""
 
     job: str
@@ -262,8 +261,7 @@ class DeliveryState(Struct, frozen=True):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveriesView:
+class DeliveriesView(Struct, frozen=True):
     """The deliveries of these turns' messages, read from an outbox tape, among its newest entries."""
 
     turns: Sequence[str]

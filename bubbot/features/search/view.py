@@ -298,8 +298,7 @@ def _data(entry: TapeEntry) -> Mapping[str, Any]:
     return data if isinstance(data, Mapping) else {}
 
 
-@dataclass(frozen=True, slots=True)
-class _ToolCallIndex:
+class _ToolCallIndex(Struct, frozen=True):
     """Tool calls by call id: entry id, turn, and true for a search. Ids may be used again later."""
 
     calls: Mapping[str, Sequence[tuple[int, object, bool]]]

@@ -8,7 +8,7 @@ from hashlib import sha256
 from shlex import join
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_tools
@@ -221,7 +221,7 @@ class ShellCommands:
 def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
     """Build the tools for the programs of a bot under these settings."""
     commands = ShellCommands(service)
-    effect = replace(RUNS_PROGRAMS, has_network=settings.network or settings.sandbox == "none")
+    effect = structs.replace(RUNS_PROGRAMS, has_network=settings.network or settings.sandbox == "none")
 
     async def plan_run(turn: Turn, args: ShellRunArgs) -> CallPlan:
         return await commands.plan(turn, args, effect, digest_call(run, args))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -23,8 +22,7 @@ DEFAULT = "default"
 """The word that takes a choice back."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceView:
+class ChoiceView(Struct, frozen=True):
     """The selector that a chat has chosen; empty for the configured one."""
 
     heavy: bool = False

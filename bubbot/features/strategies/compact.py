@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bubbot.features.strategies.facts import CUT, ContextCut
@@ -103,8 +103,7 @@ def read_cut(opening: TapeEntry | None, entries: Sequence[TapeEntry]) -> Context
     return ContextCut(results=())
 
 
-@dataclass(frozen=True, slots=True)
-class _Compaction:
+class _Compaction(Struct, frozen=True):
     source: ContextInput
     select: Select
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
@@ -95,8 +94,7 @@ class OpenedEntries(Struct, frozen=True):
     bookkeeping: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EntriesView:
+class EntriesView(Struct, frozen=True):
     """The entries of these id ranges, without what the bot keeps for itself.
 
     Messages, calls, results, anchors and corrections are opened; the rest is bookkeeping, whose ids are named. Memory is
@@ -126,8 +124,7 @@ class EntriesView:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class NeighboursView:
+class NeighboursView(Struct, frozen=True):
     """The ids of an entry and of the nearest `number` entries of the conversation on each side of it."""
 
     entry: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from bubbot.features.strategies.compact import compact_messages, find_floor
 from bubbot.features.strategies.facts import CUT, ContextCut, ContextRecalled
@@ -87,8 +88,7 @@ def _select_with_evidence(source: ContextInput, entries: Sequence[TapeEntry]) ->
     return tuple(messages)
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
+class _Evidence(Struct, frozen=True):
     """The entries that may still be shown, the corrections of them, oldest first, and the agent that reads them."""
 
     entries: Mapping[int, TapeEntry]

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from msgspec.structs import replace as replace_fields
 
 from bubbot.arguments.fields import dump_args
@@ -179,7 +179,7 @@ class NodeRunner:
             allowed_tools=self._choose_tools(turn, node, agent),
             max_steps=node.steps,
             metadata=[attempt, attempt.record],
-            agent=replace(agent, tools=None),
+            agent=structs.replace(agent, tools=None),
         )
         child.allowed_before = (*turn.allowed_before, *map(Allowance.parse, node.allow))
         for repair in range(node.repairs + 1):
@@ -221,7 +221,7 @@ class NodeRunner:
             if found is None:
                 raise ModelError(f"there is no agent {node.agent} in this chat")
             agent = found.limit_memory(turn.agent)
-        return replace(agent, model=node.model or agent.model, strategy=node.strategy or agent.strategy)
+        return structs.replace(agent, model=node.model or agent.model, strategy=node.strategy or agent.strategy)
 
     @uninterrupted
     async def _succeed(self, turn: Turn, attempt: NodeAttempt, artifact: Any) -> None:

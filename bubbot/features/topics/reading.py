@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from datetime import tzinfo
 
 from msgspec import Struct
@@ -74,8 +73,7 @@ class ChatExcerpt(Struct, frozen=True):
         return "\n".join([head, *lines, texts.say("read_further", entry=self.messages[0].entry.id)])
 
 
-@dataclass(frozen=True, slots=True)
-class ReadChatView:
+class ReadChatView(Struct, frozen=True):
     """The newest messages of a chat, or of one of its topics.
 
     Only what people and the bot said there: results of tools may hold what that chat read in a third one.

@@ -7,7 +7,6 @@ Every entry between the two belongs to it, whatever windows other handoffs opene
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -69,8 +68,7 @@ class TopicThread(Struct, frozen=True):
         return _next_steps(self.state)
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentTopicView:
+class CurrentTopicView(Struct, frozen=True):
     """The anchor that took up the current topic; None on a tape that is on its main line.
 
     Its cost follows the number of topics.
@@ -88,8 +86,7 @@ class CurrentTopicView:
         return None if anchor is None or topic_of(anchor).is_main_line else anchor
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadView:
+class ThreadView(Struct, frozen=True):
     """The thread of one topic.
 
     Attributes:
@@ -126,8 +123,7 @@ class ThreadView:
         return TopicThread(name, opened, count, last_date, state, recalls, is_known=True)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicListView:
+class TopicListView(Struct, frozen=True):
     """All topics of a tape, the newest first. Its cost follows their number and the length of the current visit."""
 
     def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[TopicThread, ...]]:
@@ -148,8 +144,7 @@ class TopicListView:
         return tuple(sorted(threads, key=lambda one: (one.is_current, one.date), reverse=True))
 
 
-@dataclass(frozen=True, slots=True)
-class TopicVisitsView:
+class TopicVisitsView(Struct, frozen=True):
     """The id ranges of a topic, ascending; None if it was never taken up."""
 
     name: TopicName
@@ -172,8 +167,7 @@ async def find_current_topic(tape: TapeHandle) -> str:
     return "" if anchor is None else topic_of(anchor).title
 
 
-@dataclass(frozen=True, slots=True)
-class BoundTopicView:
+class BoundTopicView(Struct, frozen=True):
     """The session in which the current topic goes on as well, and the topic; None if it is bound to none."""
 
     heavy: bool = False

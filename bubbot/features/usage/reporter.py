@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from io import StringIO
 from typing import Literal
+
+from msgspec import Struct
 
 from bubbot.features.usage.spending import (
     PeriodStartView,
@@ -42,8 +43,7 @@ BAR_CELLS = 8
 """Characters of a bar in a chat: a phone shows few in a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsageReporter:
+class UsageReporter(Struct, frozen=True):
     """A reader of the budget tape.
 
     Attributes:

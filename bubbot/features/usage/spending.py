@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from msgspec import UNSET, Struct, field
@@ -162,8 +161,7 @@ def combine_reports(reports: Sequence[SpendingReport]) -> SpendingReport:
     return SpendingReport(total, _sort_parts(parts), sum(report.answers for report in reports))
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodStartView:
+class PeriodStartView(Struct, frozen=True):
     """The id before a period: that of the newest call which was settled before its first moment."""
 
     first: datetime
@@ -179,8 +177,7 @@ class PeriodStartView:
         return answers[0][0].id if answers[0] else 0
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingView:
+class SpendingView(Struct, frozen=True):
     """The spending from the day `since` on (empty: ever), by everybody or in one chat.
 
     Nothing of it is at or before the id `after`. `tape`: the tape or shard that is read.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct, field
 
@@ -72,8 +71,7 @@ class Lineage(Struct, frozen=True):
     is_cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LineageView:
+class LineageView(Struct, frozen=True):
     """The lineage of the window that the anchor `opening` opens; None if it is no anchor.
 
     Each round reads the anchors that the last one named; they are older, so the rounds end.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.runtime.turn_spans import TurnAtView, find_turn_spans
 from bubbot.runtime.turns import TurnRecord, find_copied
@@ -17,8 +18,7 @@ MAX_COPIES_READ = 64
 """Newest messages among which a copied answer is looked for: a chat may record messages that get no answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class WhyView:
+class WhyView(Struct, frozen=True):
     """One finished turn, read back from its own entries; None if it called no model, unless `without_model`."""
 
     span: tuple[int, int]
@@ -35,8 +35,7 @@ class WhyView:
         return record if record.steps or self.without_model else None
 
 
-@dataclass(frozen=True, slots=True)
-class LastAnswerView:
+class LastAnswerView(Struct, frozen=True):
     """The newest finished turn that called a model; None without one. Its cost grows with no number of other turns."""
 
     heavy: bool = False
@@ -61,8 +60,7 @@ class LastAnswerView:
             before = span.first - 1
 
 
-@dataclass(frozen=True, slots=True)
-class LastCopyView:
+class LastCopyView(Struct, frozen=True):
     """The newest finished turn after an entry whose answer is a copy of an entry of this tape; None without one."""
 
     after: int = 0
@@ -79,8 +77,7 @@ class LastCopyView:
         return record if record.answer and find_copied(tape, record.answer) else None
 
 
-@dataclass(frozen=True, slots=True)
-class OriginalView:
+class OriginalView(Struct, frozen=True):
     """What wrote an entry: its turn, or of that the sub-task with its forks alone; None if that is not known."""
 
     entry: int

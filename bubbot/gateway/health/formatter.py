@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.formatting import format_bytes
 from bubbot.gateway.activity import TurnActivity
@@ -14,8 +15,7 @@ from bubbot.texts import Texts
 from bubbot.texts.lengths import format_length
 
 
-@dataclass(frozen=True, slots=True)
-class HealthFormatter:
+class HealthFormatter(Struct, frozen=True):
     """Puts a snapshot into words."""
 
     texts: Texts

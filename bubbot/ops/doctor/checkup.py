@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.app.models import has_address_of_backup
 from bubbot.home import Home
@@ -40,8 +39,7 @@ from bubbot.settings.sections import DEFAULT_STORE, POSTGRES_STORE, SQLITE_STORE
 from bubbot.stores.sqlite.check import DatabaseState
 
 
-@dataclass(frozen=True, slots=True)
-class CheckupReport:
+class CheckupReport(Struct, frozen=True):
     """The findings, and the secrets that must not appear in printed findings."""
 
     findings: tuple[Finding, ...]

@@ -6,8 +6,9 @@ import json
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from bubbot.app.settings import load_with_missing_secrets
 from bubbot.app.stores import unused_clock
@@ -66,7 +67,7 @@ def _renamed_setting(setting: RenamedSetting, file: Path) -> Finding:
         line = f"{new} = {format_toml(setting.value)}"
         return Finding("config.renamed", "warning", f"{setting} Write: {line}", edit_command(file))
     variable, is_table = _find_variable(setting.old)
-    cause = str(replace(setting, origin=f"environment variable {variable}"))
+    cause = str(structs.replace(setting, origin=f"environment variable {variable}"))
     if is_table:
         cause += f" Write there: {json.dumps(new)}: {json.dumps(setting.value, ensure_ascii=False)}"
     else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from bubbot.home import Home
 from bubbot.ops.doctor.tools import read_output
@@ -19,8 +20,7 @@ CREDSTORE = Path("/etc/credstore")
 """The folder in which systemd looks for a credential without a path."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceCredentials:
+class ServiceCredentials(Struct, frozen=True):
     """The credentials that systemd passes to the service of a home.
 
     Attributes:

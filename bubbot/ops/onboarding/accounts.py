@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,8 +37,7 @@ class PlatformAccount(Struct, frozen=True):
     has_owner: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AccountPrompter:
+class AccountPrompter(Struct, frozen=True):
     """Asks about the accounts of the bot."""
 
     console: Console

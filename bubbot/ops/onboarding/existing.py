@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from bubbot.app.settings import load_with_missing_secrets
 from bubbot.errors import ConfigError
@@ -22,8 +23,7 @@ NEW_FILE = """\
 """The beginning of a new configuration."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExistingConfig:
+class ExistingConfig(Struct, frozen=True):
     """The existing configuration.
 
     Attributes:

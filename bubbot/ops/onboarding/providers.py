@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from bubbot.models.catalogue import sizes
 from bubbot.ports.model import ListedModel
@@ -14,8 +15,7 @@ MAX_SUGGESTIONS = 8
 """Models that are suggested at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderOption:
+class ProviderOption(Struct, frozen=True):
     """A provider to choose.
 
     Attributes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 
 from msgspec import Struct
 
@@ -32,8 +31,7 @@ class ServiceTiming(Struct, frozen=True):
     closing_time: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedChannels:
+class WatchedChannels(Struct, frozen=True):
     """The channels of a daemon and their states.
 
     Attributes:

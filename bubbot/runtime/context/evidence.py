@@ -8,7 +8,7 @@ which it might not read, so that it can be rebuilt.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 from msgspec import Struct
@@ -167,8 +167,7 @@ def choose_quotable(found: Sequence[TapeEntry], events: Sequence[TapeEntry]) -> 
     return QuotableEntries(entries, {number: newest[number] for number in entries if number in newest})
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What the facts of a window quote, as it may be shown now.
 
     Attributes:
@@ -180,10 +179,10 @@ class Evidence:
     """
 
     facts: Sequence[tuple[TapeEntry, EvidenceQuoted]] = ()
-    tapes: Mapping[str, QuotableEntries] = field(default_factory=dict)
+    tapes: Mapping[str, QuotableEntries] = msgspec.field(default_factory=dict)
     refused: frozenset[str] = frozenset()
     withheld: frozenset[int] = frozenset()
-    anchors: Mapping[str, Mapping[int, AnchorQuotation]] = field(default_factory=dict)
+    anchors: Mapping[str, Mapping[int, AnchorQuotation]] = msgspec.field(default_factory=dict)
 
     @property
     def own_entries(self) -> tuple[TapeEntry, ...]:

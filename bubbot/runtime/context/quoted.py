@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from bubbot.errors import BubbotError
 from bubbot.runtime.context.copies import is_there
@@ -22,8 +21,7 @@ MAX_RANKED = 64
 """Entries of the other tape that are ranked by the words of a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class WindowQuotations:
+class WindowQuotations(Struct, frozen=True):
     """What a window quotes already of another tape.
 
     Attributes:

@@ -9,6 +9,8 @@ from datetime import tzinfo
 from operator import attrgetter
 from typing import Any
 
+from msgspec import Struct
+
 from bubbot.formatting import clean_label
 from bubbot.ports.agents import speaker_name
 from bubbot.ports.channel import AGENT_ORIGIN
@@ -134,8 +136,7 @@ def select_messages(entries: Sequence[TapeEntry], style: MessageStyle) -> tuple[
     return _limit_images(selected.messages, style)
 
 
-@dataclass(frozen=True, slots=True)
-class _SelectedMessages:
+class _SelectedMessages(Struct, frozen=True):
     """The messages of entries, cached on the first entry; `after` has the other entries.
 
     Most windows continue with messages and with calls and their results, which do not change earlier messages. `calls`

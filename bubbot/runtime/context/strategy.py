@@ -10,6 +10,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from msgspec import Struct, structs
+
 from bubbot.errors import ConfigError
 from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import AUTO_SELECTOR
@@ -228,8 +230,7 @@ class ContextStrategy:
         return name == self.name and bool(colon) and argument not in ("", self.argument)
 
 
-@dataclass(frozen=True, slots=True)
-class ContextStrategies:
+class ContextStrategies(Struct, frozen=True):
     """The strategies that a bot has.
 
     Attributes:
@@ -246,11 +247,11 @@ class ContextStrategies:
 
     def extend(self, names: Sequence[str], load: Callable[[str], ContextStrategy]) -> ContextStrategies:
         """Return these strategies followed by those that `load` loads by name on first use."""
-        return replace(self, installed=tuple(names), load=load)
+        return structs.replace(self, installed=tuple(names), load=load)
 
     def replace_own(self, strategy: ContextStrategy) -> ContextStrategies:
         """Return these strategies with another one in place of the own one of its name."""
-        return replace(self, own=tuple([strategy if each.name == strategy.name else each for each in self.own]))
+        return structs.replace(self, own=tuple([strategy if each.name == strategy.name else each for each in self.own]))
 
     def is_own(self, selector: str) -> bool:
         """Return true if a selector names one of `own`."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.stores.group import CommitCounter
 from bubbot.stores.sqlite.index.fill import BATCH_ENTRIES, IndexWriter
 
 
-@dataclass(frozen=True, slots=True)
-class IndexerTiming:
+class IndexerTiming(Struct, frozen=True):
     """Pauses of the indexer, so that it does not delay other work.
 
     Attributes:

@@ -6,12 +6,12 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TypeAlias
 
 import aiosqlite
+from msgspec import Struct
 
 from bubbot.ports.store import DatabaseSize, TapeSize
 
@@ -23,8 +23,7 @@ VACUUM_STEP_PAGES = 2000
 """Free pages released in one step; other writes run between steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class WalLimits:
+class WalLimits(Struct, frozen=True):
     """Sizes of a write-ahead log, in bytes.
 
     Attributes:

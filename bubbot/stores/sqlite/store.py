@@ -461,7 +461,7 @@ async def open_store(
     on_migration: MigrationHook = _back_up_before_migration,
     room_retry: float | None = None,
     on_newest: OnNewest = ignore_newest,
-    limits: WalLimits = WalLimits(),  # noqa: B008 - frozen
+    limits: WalLimits = WalLimits(),
 ) -> SqliteStore:
     """Open the database for writing; create or migrate it first. The caller must hold the home's lock.
 

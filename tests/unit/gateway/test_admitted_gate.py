@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -423,7 +422,7 @@ def test_a_receiver_that_is_cancelled_half_way_leaves_nothing_undone(what: str) 
         store = Late()
         listed = {"owners": {"1"}, "record_only": {"home"}}
         line = admitting(store, **listed)
-        line = structs.replace(line, queue_policy=replace(line.queue_policy, busy="drop"))
+        line = structs.replace(line, queue_policy=structs.replace(line.queue_policy, busy="drop"))
         async with running(store, Played(SLOW), Options(rules=line), channel=Stage()) as bench:
             await slow(bench, external_id="7")
             events: dict[str, ChannelEvent] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -199,10 +198,10 @@ class TestMarks:
             await accepted(inbox, external_id=str(number))
             await inbox.write_checkpoint()
         (again, *_) = await Inbox(service(store), CountingIds()).open_inbounds()
-        assert again == replace(owed, attempts=1, interrupted_turn="t1")
+        assert again == structs.replace(owed, attempts=1, interrupted_turn="t1")
         await home(store).append([interrupted_entry([owed.id], turn="t2")])
         (again, *_) = await inbox.open_inbounds()
-        assert again == replace(owed, attempts=2, interrupted_turn="t2")
+        assert again == structs.replace(owed, attempts=2, interrupted_turn="t2")
 
     async def test_a_stuck_message_that_is_done_at_last_is_owed_no_more(self) -> None:
         store = CountingStore()

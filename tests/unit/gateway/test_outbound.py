@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed, LeaseLost, StoreFull
 from bubbot.feature import Around, Feature
@@ -222,7 +222,7 @@ async def test_a_message_that_cannot_be_changed_now_is_waited_for_and_one_that_i
             accepted = await bench.inbox.accept(bench.inbound("one"))
             assert accepted is not None
             await bench.outbox.record_live(accepted.id, "test:home", "p9")
-            await bench.gate.resume(replace(accepted, attempts=1))
+            await bench.gate.resume(structs.replace(accepted, attempts=1))
             await bench.quiet(100)
             assert stage.texts == sent
             assert "You said: one" in stage.seen.values()

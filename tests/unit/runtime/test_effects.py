@@ -22,7 +22,7 @@ from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.runtime.calls import ToolLimits
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.store import TapeStore
+from bubbot.tape.store import Batch, TapeStore
 from bubbot.tool import (
     INSIDE,
     READS_OWN,
@@ -297,13 +297,13 @@ class TestRecovery:
         assert shown == [OUTCOME_UNKNOWN, NOT_RUN]
 
 
-def _as_before(batch: Any) -> Any:
+def _as_before(batch: Batch) -> Batch:
     entries = [
         replace(entry, payload={name: value for name, value in entry.payload.items() if name != "outside"})
         for entry in batch.entries
         if entry.name != "effect.begin"
     ]
-    return replace(batch, entries=tuple(entries))
+    return structs.replace(batch, entries=tuple(entries))
 
 
 @pytest.mark.law("T20")

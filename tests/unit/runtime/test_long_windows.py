@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.strategies.recall import make_retrieval
@@ -145,7 +146,7 @@ async def test_what_people_said_while_nobody_asked_is_not_read_either(
 
 async def test_a_package_that_names_no_floor_gets_all_of_the_window(long_store: SqliteStore, read: ReadEntries) -> None:
     own = tuple(replace(each, find_floor=lambda *_: None) for each in OWN_STRATEGIES.own)
-    policy = ContextPolicy("compact", strategies=replace(OWN_STRATEGIES, own=own))
+    policy = ContextPolicy("compact", strategies=structs.replace(OWN_STRATEGIES, own=own))
     async with running(long_store, ScriptedModel(traits=ROOM), Options(compose=policy)) as bench:
         await bench.say("hello")
         assert read.take() > LENGTH

@@ -77,7 +77,8 @@ class TestBatches:
     )
     async def test_what_is_answered_in_its_own_way_comes_alone(self, fields: dict[str, Any]) -> None:
         own = said(2)
-        own = replace(own, accepted=replace(own.accepted, inbound=structs.replace(own.accepted.inbound, **fields)))
+        accepted = structs.replace(own.accepted, inbound=structs.replace(own.accepted.inbound, **fields))
+        own = replace(own, accepted=accepted)
         waiting = line(said(1), own, said(3), said(4))
         assert [taken(waiting), taken(waiting), taken(waiting)] == [[1], [2], [3, 4]]
 
@@ -173,7 +174,7 @@ class TestChanges:
 
     async def test_messages_without_an_id_of_the_platform_are_never_confused(self) -> None:
         first = said(1)
-        first.accepted = replace(first.accepted, inbound=structs.replace(first.accepted.inbound, message=""))
+        first.accepted = structs.replace(first.accepted, inbound=structs.replace(first.accepted.inbound, message=""))
         edit = changed(2, Edit)
         waiting = line(first, TapeChange(2, structs.replace(edit.event, message="")))
         assert waiting.take_edits(first.accepted) == []

@@ -252,7 +252,7 @@ async def test_a_request_for_a_message_before_an_answer_does_not_end_with_that_a
         await bench.recover()
     async with running(store, ScriptedModel(), JOINED, life="third") as bench:
         recovered = await bench.find_open_work()
-        apart = [replace(owed, interrupted_turn="") for owed in recovered.inbounds]
+        apart = [structs.replace(owed, interrupted_turn="") for owed in recovered.inbounds]
         async with asyncio.timeout(WAIT):
             for one in bench.line.resume(structs.replace(recovered, inbounds=tuple(apart))):
                 await one

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec import structs
 
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.words import describe_schedule
@@ -65,7 +66,7 @@ def meaning_of(rule: When, context: ReadingContext) -> str:
 
 def context_of(row: Row, reading: Any) -> ReadingContext:
     """Return the context in which the rules of a reading count."""
-    return replace(row.context, zone=ZoneInfo(reading.zone)) if reading.zone else row.context
+    return structs.replace(row.context, zone=ZoneInfo(reading.zone)) if reading.zone else row.context
 
 
 def found(row: Row) -> str:

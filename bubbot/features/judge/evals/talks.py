@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.feature import Kernel
@@ -154,7 +154,7 @@ async def open_talk(
     turn = _derive(
         host, inner, [stored[-1].id], setup, metadata, sender=sender, text=case.message, is_direct=not case.group
     )
-    turn.agent = replace(turn.agent, memory=setup.memory or NO_MEMORY)
+    turn.agent = structs.replace(turn.agent, memory=setup.memory or NO_MEMORY)
     turn.max_steps = case.steps
     return CaseTalk(turn, outer, None, "", "", case.message)
 

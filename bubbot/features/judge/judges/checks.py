@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from bubbot.expressions import compile_search
 from bubbot.features.judge.judges.judging import (
@@ -40,8 +41,7 @@ NOTHING_FITS = ": nothing fits it"
 """The end of what `find_misfits` says of a JSON Schema that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExactJudge:
+class ExactJudge(Struct, frozen=True):
     """Compares the answer with a text."""
 
     name: str
@@ -61,8 +61,7 @@ class ExactJudge:
         return text.casefold() if self.settings.ignore_case else text
 
 
-@dataclass(frozen=True, slots=True)
-class RegexJudge:
+class RegexJudge(Struct, frozen=True):
     """Looks for a regular expression in the answer."""
 
     name: str
@@ -86,8 +85,7 @@ class RegexJudge:
         return pass_unless([f"nothing in the answer matches {pattern!r}"] if found is None else [])
 
 
-@dataclass(frozen=True, slots=True)
-class JsonSchemaJudge:
+class JsonSchemaJudge(Struct, frozen=True):
     """Reads the answer as JSON and checks it against a JSON Schema."""
 
     name: str
@@ -114,8 +112,7 @@ class JsonSchemaJudge:
         return pass_unless(misfits)
 
 
-@dataclass(frozen=True, slots=True)
-class PythonJudge:
+class PythonJudge(Struct, frozen=True):
     """Asks a function of a package."""
 
     name: str
@@ -133,8 +130,7 @@ class PythonJudge:
         return self.function(run)
 
 
-@dataclass(frozen=True, slots=True)
-class CitedJudge:
+class CitedJudge(Struct, frozen=True):
     """Looks whether the entries that the answer names are there."""
 
     name: str
@@ -150,8 +146,7 @@ class CitedJudge:
         return pass_unless(problems)
 
 
-@dataclass(frozen=True, slots=True)
-class UsedToolsJudge:
+class UsedToolsJudge(Struct, frozen=True):
     """Looks which tools were called."""
 
     name: str
@@ -188,8 +183,7 @@ class UsedToolsJudge:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class CostJudge:
+class CostJudge(Struct, frozen=True):
     """Scores what a run cost."""
 
     name: str
@@ -209,8 +203,7 @@ class CostJudge:
         return _score_amount(run.usd, self.settings.most, "US dollars")
 
 
-@dataclass(frozen=True, slots=True)
-class TimeJudge:
+class TimeJudge(Struct, frozen=True):
     """Scores how long a run took."""
 
     name: str

@@ -102,8 +102,7 @@ class _Asker(Generic[R]):
         return reply
 
 
-@dataclass(frozen=True, slots=True)
-class RubricJudge:
+class RubricJudge(Struct, frozen=True):
     """Scores one answer."""
 
     name: str
@@ -142,8 +141,7 @@ class RubricJudge:
         return read
 
 
-@dataclass(frozen=True, slots=True)
-class PairRubricJudge:
+class PairRubricJudge(Struct, frozen=True):
     """Compares two answers of one case, in both orders."""
 
     name: str

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from bubbot.features.learn.episodes import EpisodeReader, EpisodeTurn
 from bubbot.features.learn.formats import FORMATS
 from bubbot.features.learn.formats.writer import EpisodeHead, ExportFormat
@@ -32,8 +34,7 @@ MAX_OPEN_TAPES = 4
 """Tapes of which it remembers who speaks on them."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnSources:
+class TurnSources(Struct, frozen=True):
     """What knows of turns, rewards and consents in the tapes of a home.
 
     Attributes:

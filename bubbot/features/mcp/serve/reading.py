@@ -7,10 +7,9 @@ here: words that rest on entries of a chat that was not granted, and the names o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from bubbot.errors import AccessError
 from bubbot.features.mcp.serve.answers import (
@@ -64,8 +63,7 @@ AskToSend: TypeAlias = Callable[[SendMessageArgs], Awaitable[MessageState]]
 """Ask the running bot about a message for a chat that is named. Raise `BubbotError` if it refuses, or none runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrantedTapes:
+class GrantedTapes(Struct, frozen=True):
     """The tapes of the chats that a program may read now.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import get_args
 
@@ -146,4 +145,4 @@ def test_a_card_names_the_chat_only_if_it_is_shown_elsewhere(language: str, here
     shown = make_card(Texts(language), name="Bob", session="telegram:-100")
     assert here in shown.format_open()
     assert "telegram:-100" not in shown.format_open()
-    assert elsewhere in replace(shown, chat="Family (group on Telegram)").format_open()
+    assert elsewhere in structs.replace(shown, chat="Family (group on Telegram)").format_open()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import Answer
@@ -38,14 +38,14 @@ def bench(memory_store: InMemoryStore, clock: SteppingClock) -> ServiceBench:
 class TestWho:
     async def test_an_owner_may_answer_in_the_chat_and_from_a_direct_one(self, bench: ServiceBench) -> None:
         await bench.ask()
-        here = replace(OWNER, session="telegram:-9", has_power=False)
+        here = structs.replace(OWNER, session="telegram:-9", has_power=False)
         assert await bench.answer(here) is None
         await bench.ask("BBBBB")
         assert await bench.answer(OWNER, "bbb bb") is None
 
     async def test_an_owner_in_another_group_may_not(self, bench: ServiceBench) -> None:
         await bench.ask()
-        assert await bench.answer(replace(OWNER, session="telegram:-7", has_power=False)) == "foreign"
+        assert await bench.answer(structs.replace(OWNER, session="telegram:-7", has_power=False)) == "foreign"
 
     async def test_the_asker_may_not_answer_what_is_asked_and_that_leaves_a_fact(self, bench: ServiceBench) -> None:
         await bench.ask()
@@ -54,18 +54,18 @@ class TestWho:
 
     async def test_the_asker_confirms_and_nobody_else_but_an_owner(self, bench: ServiceBench) -> None:
         await bench.ask(verdict="confirm")
-        assert await bench.answer(replace(MEMBER, id="3")) == "foreign"
-        assert await bench.answer(replace(MEMBER, channel="discord")) == "foreign"
+        assert await bench.answer(structs.replace(MEMBER, id="3")) == "foreign"
+        assert await bench.answer(structs.replace(MEMBER, channel="discord")) == "foreign"
         assert await bench.answer(MEMBER) is None
 
     async def test_a_role_that_the_settings_name_may(self, memory_store: InMemoryStore, clock: SteppingClock) -> None:
         bench = ServiceBench(memory_store, clock, role="admin")
         await bench.ask()
-        assert await bench.answer(replace(MEMBER, id="3", role=Role.ADMIN)) is None
+        assert await bench.answer(structs.replace(MEMBER, id="3", role=Role.ADMIN)) is None
 
     async def test_an_admin_may_not_by_default(self, bench: ServiceBench) -> None:
         await bench.ask()
-        assert await bench.answer(replace(MEMBER, id="3", role=Role.ADMIN)) == "foreign"
+        assert await bench.answer(structs.replace(MEMBER, id="3", role=Role.ADMIN)) == "foreign"
 
 
 class TestWhen:
@@ -77,21 +77,21 @@ class TestWhen:
         typed = bench.clock()
         bench.clock.advance(timedelta(hours=2))
         await bench.ask("CCCCC")
-        assert await bench.answer(replace(OWNER, moment=typed)) is None
-        assert await bench.answer(replace(OWNER, moment=bench.clock()), "BBBBB") is None
+        assert await bench.answer(structs.replace(OWNER, moment=typed)) is None
+        assert await bench.answer(structs.replace(OWNER, moment=bench.clock()), "BBBBB") is None
         assert (
-            await bench.answer(replace(OWNER, moment=pressed), "CCCCC") == "expired"
+            await bench.answer(structs.replace(OWNER, moment=pressed), "CCCCC") == "expired"
         )  # a day old: it may be wrong now
 
     async def test_a_press_from_the_future_counts_now(self, bench: ServiceBench) -> None:
         await bench.ask()
         moment = bench.clock() + timedelta(days=9)
-        assert await bench.answer(replace(OWNER, moment=moment)) is None
+        assert await bench.answer(structs.replace(OWNER, moment=moment)) is None
 
     async def test_a_press_after_the_end_means_no(self, bench: ServiceBench) -> None:
         await bench.ask()
         bench.clock.advance(timedelta(hours=25))
-        assert await bench.answer(replace(OWNER, moment=bench.clock() - timedelta(minutes=1))) == "expired"
+        assert await bench.answer(structs.replace(OWNER, moment=bench.clock() - timedelta(minutes=1))) == "expired"
 
     async def test_late_means_no_and_leaves_a_fact(self, bench: ServiceBench) -> None:
         await bench.ask()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import BudgetExceeded, LeaseLost, ModelRefused, ModelUnavailable, StoreUnavailable
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
@@ -63,7 +63,8 @@ async def test_a_call_is_reserved_before_it_and_settled_after_it(store: TapeStor
 
 async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(store: TapeStore) -> None:
     budget = await opened(
-        store, replace(plan(), limits={("model", "other"): SpendingLimit(day=1.0), ("bot", ""): SpendingLimit()})
+        store,
+        structs.replace(plan(), limits={("model", "other"): SpendingLimit(day=1.0), ("bot", ""): SpendingLimit()}),
     )
     async with budget.metered_call(ANN, "m", 5) as call:
         assert (await whole(store), budget.open_reservations()[0].tokens) == ((), 15)
@@ -346,7 +347,7 @@ class TestWhatIsNotKnown:
     async def test_the_models_own_cost_goes_before_a_list_and_behind_a_price_that_was_set(
         self, memory_store: InMemoryStore
     ) -> None:
-        for agreed in (plan(), replace(plan(), configured_price=lambda _: ModelPrice(1.0, 1.0))):
+        for agreed in (plan(), structs.replace(plan(), configured_price=lambda _: ModelPrice(1.0, 1.0))):
             await spend(await opened(memory_store, agreed, life=str(id(agreed))), 5, 5, cost=2.0)
         assert [one["nano"] for one in await facts(memory_store, "budget/settled")] == [2 * 10**9, 10_000]
 

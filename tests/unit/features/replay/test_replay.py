@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.events import OWN_REFERENCES
@@ -66,7 +67,7 @@ class Answering(ScriptedModel):
         asked = str(request.messages[last]["content"])
         if "look" in asked and done < len(self._calls):
             call = ToolCall(f"c{len(self.requests)}", self._calls[done], "{}")
-            yield ModelReply("", (call,), "tool_calls", replace(usage, cost=self._looking_cost), self.name)
+            yield ModelReply("", (call,), "tool_calls", structs.replace(usage, cost=self._looking_cost), self.name)
             return
         text = self._answer.replace("{text}", asked[-40:])
         yield TextDelta(text)
@@ -187,7 +188,9 @@ def changed(fold: Callable[[ContextInput], ModelContext]) -> Any:
     new = replace(
         old, fold=fold, version=old.version + 1, earlier={**old.earlier, old.version: old.fold}, start_event=""
     )
-    return replace(OWN_STRATEGIES, own=tuple(new if each.name == "compact" else each for each in OWN_STRATEGIES.own))
+    return structs.replace(
+        OWN_STRATEGIES, own=tuple(new if each.name == "compact" else each for each in OWN_STRATEGIES.own)
+    )
 
 
 async def test_a_changed_strategy_is_named_at_exactly_the_steps_that_it_changes(

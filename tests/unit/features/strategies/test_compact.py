@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import TapeCorrupt
@@ -190,7 +190,7 @@ class TestInTurns:
     async def test_the_first_version_of_summary_points_to_what_was_cut(self, memory_store: InMemoryStore) -> None:
         first = OWN_STRATEGIES.find("summary").at_version(1)
         assert first is not None
-        options = Options(compose=ContextPolicy("summary", strategies=replace(OWN_STRATEGIES, own=(first,))))
+        options = Options(compose=ContextPolicy("summary", strategies=structs.replace(OWN_STRATEGIES, own=(first,))))
         async with running(memory_store, ScriptedModel(traits=SMALL), options) as bench:
             await talk(bench, 30)
             hint = asked(bench.requests[-1])[0]
@@ -347,7 +347,7 @@ class TestRequestsOfTheFirstVersion:
         first = OWN_STRATEGIES.find("compact").at_version(1)
         assert first is not None
         traits = ModelTraits(context_tokens=6_000)
-        older = replace(OWN_STRATEGIES, own=(first,))
+        older = structs.replace(OWN_STRATEGIES, own=(first,))
         async with running(
             memory_store, ScriptedModel(traits=traits), Options(compose=ContextPolicy("compact", strategies=older))
         ) as bench:
@@ -365,7 +365,7 @@ class TestRequestsOfTheFirstVersion:
     async def test_those_of_later_versions_are(self, memory_store: InMemoryStore, selector: str, version: int) -> None:
         strategy = OWN_STRATEGIES.find(selector).at_version(version)
         assert strategy is not None
-        policy = ContextPolicy(selector, strategies=replace(OWN_STRATEGIES, own=(strategy,)))
+        policy = ContextPolicy(selector, strategies=structs.replace(OWN_STRATEGIES, own=(strategy,)))
         async with running(
             memory_store, ScriptedModel(traits=ModelTraits(context_tokens=6_000)), Options(compose=policy)
         ) as bench:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.report import LimitReporter
@@ -148,7 +148,7 @@ async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter)
 
 async def test_spending_and_its_budget_are_in_the_currency_of_the_reports(ledger: UsageReporter) -> None:
     assert isinstance(ledger.limits, LimitReporter)
-    in_euros = replace(ledger, limits=replace(ledger.limits, currency=Currency("EUR", 0.5)))
+    in_euros = structs.replace(ledger, limits=structs.replace(ledger.limits, currency=Currency("EUR", 0.5)))
     assert (await told(in_euros, ",usage", chat="office"))[0] == "Today 0.13 of 5.00 EUR; 3 answers; most in test:home."
 
 
